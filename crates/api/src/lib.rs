@@ -1,0 +1,1 @@
+//! Our own API vocabulary: annotations, feature gates, event reasons, waiting reasons, limits

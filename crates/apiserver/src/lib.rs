@@ -1,0 +1,1 @@
+//! HTTP to store: authenticate, authorise, admit, act, render

@@ -1,0 +1,7 @@
+//! The command line of Coracle: build the parts, wire them, run, drain.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::SUCCESS
+}

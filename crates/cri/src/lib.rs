@@ -1,0 +1,1 @@
+//! The messages and services of the container runtime interface (CRI) v1

@@ -1,0 +1,1 @@
+//! The env file grammars: bytes in, ordered assignments with positions out

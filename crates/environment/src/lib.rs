@@ -1,0 +1,1 @@
+//! Which sources a container needs, and the ordered environment that they give, each variable with its origin

@@ -1,0 +1,1 @@
+//! The $(VAR) language: tokenise once, expand with a lookup, report every reference

@@ -1,0 +1,1 @@
+//! Pull, import, verify and unpack images into a content-addressed store

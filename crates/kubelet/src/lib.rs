@@ -1,0 +1,1 @@
+//! The node agent: pod workers, volumes, env files, status, events, records

@@ -1,0 +1,1 @@
+//! What to do next with a pod: desired, observed, memory and now in, actions out

@@ -1,0 +1,1 @@
+//! Pod network: addresses, routed veth, way out, resolv.conf and hosts files

@@ -1,0 +1,1 @@
+//! Kubernetes quantities: exact parse, compare, divide, format, in integers only

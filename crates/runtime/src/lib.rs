@@ -1,0 +1,1 @@
+//! The container runtime: a CRI server over a shim for each pod

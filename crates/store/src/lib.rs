@@ -1,0 +1,1 @@
+//! Versioned objects: list, watch and compare-and-swap over memory or SQLite
