@@ -1,7 +1,102 @@
-//! The command line of Coracle: build the parts, wire them, run, drain.
+//! The command line of Coracle: which command was asked for, and nothing else.
+//!
+//! Each command is a module with its arguments and a `run` that answers the exit status.
+//! Hidden modes (a pod's shim, a container's helper) branch off before anything is set up.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::{CommandFactory, Parser, Subcommand};
+
+mod cri;
+mod env;
+mod image;
+mod kubeconfig;
+
+/// Runs Kubernetes pods on one machine and explains every environment variable.
+#[derive(Parser)]
+#[command(
+    name = "coracle",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    max_term_width = 110
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show what each container gets as environment, and from where.
+    Env(env::EnvArgs),
+    /// Pull, import, list and remove images.
+    Image(image::ImageArgs),
+    /// Serve the container runtime alone, over its standard interface (CRI).
+    Cri(cri::CriArgs),
+    /// Print the path of the kubeconfig of a node that stays.
+    Kubeconfig(kubeconfig::KubeconfigArgs),
+    /// Print the completion script of a shell.
+    Completion {
+        /// The shell to complete for.
+        shell: clap_complete::Shell,
+    },
+    /// Print the version.
+    Version,
+}
+
 fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let command = match CommandLine::try_parse_from(plugin_arguments(std::env::args_os().collect())) {
+        Ok(line) => line.command,
+        Err(error) => error.exit(),
+    };
+    match command {
+        Command::Env(args) => env::run(args),
+        Command::Image(args) => image::run(args),
+        Command::Cri(args) => cri::run(args),
+        Command::Kubeconfig(args) => kubeconfig::run(args),
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut CommandLine::command(), "coracle", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
+        Command::Version => {
+            anstream::println!("coracle {} (Kubernetes 1.36)", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Invoked as `kubectl-env` or `kubectl-template`, the binary is that kubectl plugin.
+fn plugin_arguments(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let called_as = arguments.first().map(Path::new).and_then(Path::file_stem).and_then(|stem| stem.to_str());
+    let command = match called_as {
+        Some("kubectl-env") => "env",
+        Some("kubectl-template") => "template",
+        _ => return arguments,
+    };
+    arguments[0] = OsString::from("coracle");
+    arguments.insert(1, OsString::from(command));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn a_plugin_name_becomes_its_command() {
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(
+            plugin_arguments(words(&["/usr/bin/kubectl-env", "-f", "x"])),
+            words(&["coracle", "env", "-f", "x"])
+        );
+        assert_eq!(plugin_arguments(words(&["coracle", "env"])), words(&["coracle", "env"]));
+    }
 }
