@@ -1,0 +1,39 @@
+//! The annotations that Coracle reads from or writes to objects. One constant each, so that a search finds every use.
+
+/// On a pod: who wins when a `$(VAR)` reference names both a service variable and a variable of the container.
+/// The only value is [`SERVICE_VARIABLES_PREFER`]; anything else, and absence, means Kubernetes' order.
+pub const SERVICE_VARIABLES: &str = "environment.coracle.dev/service-variables";
+
+/// Value of [`SERVICE_VARIABLES`]: references find service variables first, the container's own are their defaults.
+pub const SERVICE_VARIABLES_PREFER: &str = "prefer";
+
+/// On a pod: the contract of its hooks. The only value is [`HOOK_CONTRACT_DOCUMENT`].
+pub const HOOK_CONTRACT: &str = "hooks.coracle.dev/contract";
+
+/// Value of [`HOOK_CONTRACT`]: success of an exec hook is the output `ok`, HTTP 5xx is a failure, and health checks
+/// of the pod pause while a hook runs.
+pub const HOOK_CONTRACT_DOCUMENT: &str = "document";
+
+/// On a pod: `"true"` hands hooks their parameters (`--reason=` flag, `?reason=` query).
+pub const HOOK_PARAMETERS: &str = "hooks.coracle.dev/parameters";
+
+/// On a pod: JSON `{"CONTAINER": {"preStart": HANDLER, "postRestart": HANDLER}}`.
+pub const HOOK_HANDLERS: &str = "hooks.coracle.dev/handlers";
+
+/// On a pod: JSON `{"CONTAINER": {"postStart": "30s"}}`, a timeout for each hook.
+pub const HOOK_TIMEOUTS: &str = "hooks.coracle.dev/timeouts";
+
+/// On a pod: `"true"` expands `$(VAR)` in hook and exec-probe commands from the container's record.
+pub const HOOK_EXPAND: &str = "hooks.coracle.dev/expand";
+
+/// On a pod made from a file: hash of the file's content, as Kubernetes writes it on mirror pods.
+pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+
+/// On a pod: the node made it from a local file; the object in the API is its mirror.
+pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// On a pod: where the node got it (`api`, `file`).
+pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+
+/// On a pod: the container that `kubectl logs` and `kubectl exec` choose when none is named.
+pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
