@@ -1,0 +1,167 @@
+//! Field errors: what is wrong, where, in upstream's words.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// What kind of wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// A reference to something that does not exist.
+    NotFound,
+    /// A required value is missing or empty.
+    Required,
+    /// A value that must be unique occurs twice.
+    Duplicate,
+    /// A malformed value.
+    Invalid,
+    /// A value outside an enumeration.
+    NotSupported,
+    /// A value that may not be given here.
+    Forbidden,
+    /// A value that is too long.
+    TooLong,
+    /// A list that has too many items.
+    TooMany,
+}
+
+/// The value that an error shows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BadValue {
+    /// None is shown.
+    Omitted,
+    /// Text, shown quoted as Go quotes it; anything else as JSON.
+    Json(Value),
+}
+
+/// One problem of one field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// What kind of wrong.
+    pub kind: FieldErrorKind,
+    /// Path from the object's root: `spec.containers[0].name`. Empty for the object as a whole.
+    pub field: String,
+    /// The value.
+    pub bad_value: BadValue,
+    /// The rest of the sentence; may be empty.
+    pub detail: String,
+}
+
+/// Every problem of an object, in order; never empty where it is an error.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FieldErrors(pub Vec<FieldError>);
+
+/// An entry of `Status.details.causes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// `FieldValueInvalid`, ...
+    pub reason: &'static str,
+    /// The error without its path.
+    pub message: String,
+    /// The path.
+    pub field: String,
+}
+
+impl FieldErrorKind {
+    /// The words of messages: `Invalid value`.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+        }
+    }
+
+    /// The reason of causes: `FieldValueInvalid`.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+        }
+    }
+}
+
+impl FieldError {
+    /// The message without the path: `Invalid value: "A=B": ...`.
+    #[must_use]
+    pub fn body(&self) -> String {
+        let mut text = self.kind.words().to_owned();
+        let shows_value = match self.kind {
+            FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong => false,
+            FieldErrorKind::NotFound
+            | FieldErrorKind::Duplicate
+            | FieldErrorKind::Invalid
+            | FieldErrorKind::NotSupported
+            | FieldErrorKind::TooMany => true,
+        };
+        match &self.bad_value {
+            BadValue::Json(value) if shows_value => {
+                text.push_str(": ");
+                match value {
+                    Value::String(string) => text.push_str(&schema::go_quote(string)),
+                    other => text.push_str(&other.to_string()),
+                }
+            }
+            BadValue::Json(_) | BadValue::Omitted => {}
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let field = if self.field.is_empty() { "<nil>" } else { &self.field };
+        write!(formatter, "{field}: {}", self.body())
+    }
+}
+
+impl FieldErrors {
+    /// The entries of `Status.details.causes`, in order.
+    #[must_use]
+    pub fn causes(&self) -> Vec<Cause> {
+        self.0
+            .iter()
+            .map(|error| Cause {
+                reason: error.kind.reason(),
+                message: error.body(),
+                field: if error.field.is_empty() { "<nil>".to_owned() } else { error.field.clone() },
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for FieldErrors {
+    /// One error: its text; several: `[a, b]`, each text once.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut texts: Vec<String> = Vec::with_capacity(self.0.len());
+        for error in &self.0 {
+            let text = error.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        match texts.as_slice() {
+            [single] => formatter.write_str(single),
+            several => write!(formatter, "[{}]", several.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for FieldErrors {}
