@@ -118,7 +118,9 @@ impl Place {
     ///
     /// When the directory cannot be made.
     pub fn new() -> Self {
-        Self { dir: tempfile::Builder::new().prefix("coracle-e2e-").tempdir().expect("a directory can be made") }
+        Self {
+            dir: tempfile::Builder::new().prefix("coracle-e2e-").tempdir().expect("a directory can be made"),
+        }
     }
 
     /// The data directory.
@@ -229,7 +231,12 @@ impl Node {
             if said.status == 0 && condition(&said.stdout) {
                 return said.stdout;
             }
-            assert!(Instant::now() < deadline, "kubectl {arguments:?}: {}\n--- node\n{}", said.all(), self.log());
+            assert!(
+                Instant::now() < deadline,
+                "kubectl {arguments:?}: {}\n--- node\n{}",
+                said.all(),
+                self.log()
+            );
             std::thread::yield_now();
         }
     }
@@ -261,7 +268,10 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Pods of a node outlive its daemon, so they are taken away first.
         if self.child.is_some() {
-            let said = self.kubectl(&["delete", "pods", "--all", "-A", "--grace-period=1", "--wait=true", "--timeout=60s"], "");
+            let said = self.kubectl(
+                &["delete", "pods", "--all", "-A", "--grace-period=1", "--wait=true", "--timeout=60s"],
+                "",
+            );
             if said.status != 0 {
                 eprintln!("the pods could not be deleted: {}", said.all());
             }

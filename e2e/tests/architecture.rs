@@ -81,6 +81,9 @@ fn pure_crates_use_only_what_is_pure() {
 fn every_crate_is_in_a_ring_or_in_the_assembly() {
     let assembly = ["coracle", "testkit", "xtask", "e2e", "bench"];
     for name in edges().keys() {
-        assert!(ring(name).is_some() || assembly.contains(&name.as_str()), "{name} has no place in ARCHITECTURE.md");
+        assert!(
+            ring(name).is_some() || assembly.contains(&name.as_str()),
+            "{name} has no place in ARCHITECTURE.md"
+        );
     }
 }

@@ -1,0 +1,20 @@
+//! End-to-end tests, by the promise that each file guards. One binary, so that it links once.
+
+#[path = "e2e/configmap_secret.rs"]
+mod configmap_secret;
+#[path = "e2e/containers.rs"]
+mod containers;
+#[path = "e2e/downward_api.rs"]
+mod downward_api;
+#[path = "e2e/expansion.rs"]
+mod expansion;
+#[path = "e2e/explain.rs"]
+mod explain;
+#[path = "e2e/file_key.rs"]
+mod file_key;
+#[path = "e2e/node.rs"]
+mod node;
+#[path = "e2e/services.rs"]
+mod services;
+#[path = "e2e/wrong_input.rs"]
+mod wrong_input;

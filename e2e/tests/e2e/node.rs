@@ -1,0 +1,128 @@
+//! A node that stays: kubectl at home, kill -9, adoption, and nothing acknowledged lost.
+
+use e2e::{Node, Place, left_behind, privileged};
+
+fn with_kubectl(test: &str) -> bool {
+    let found = std::process::Command::new("kubectl").arg("--help").output().is_ok();
+    if !found {
+        assert!(std::env::var_os("REQUIRE_PRIVILEGED").is_none(), "{test} needs kubectl");
+        eprintln!("skipped: {test} needs kubectl");
+    }
+    found && privileged(test)
+}
+
+const SLEEPER: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: sleeper, labels: {app: sleeper}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: test
+    image: coracle.dev/host
+    command: ["/bin/sh", "-c", "echo started; exec sleep 100000"]
+    env: [{name: GREETING, value: "hello $(NOBODY)"}]
+"#;
+
+const RUNNING: [&str; 5] = [
+    "get",
+    "pod",
+    "sleeper",
+    "-o",
+    "jsonpath={.status.phase}/{.status.containerStatuses[0].containerID}/{.status.containerStatuses[0].restartCount}",
+];
+
+#[test]
+fn kubectl_creates_describes_logs_and_deletes() {
+    if !with_kubectl("kubectl_creates_describes_logs_and_deletes") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    let out = node.kubectl_ok(&["get", "namespaces", "-o", "name"], "");
+    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+        assert!(out.contains(&format!("namespace/{name}")), "{out}");
+    }
+    assert!(node.kubectl_ok(&["get", "svc", "kubernetes"], "").contains("443/TCP"));
+    node.kubectl_ok(&["apply", "-f", "-"], SLEEPER);
+    node.wait_for(&RUNNING, |out| out.starts_with("Running/"));
+    assert!(node.kubectl_ok(&["get", "pods"], "").contains("1/1"), "a ready pod is counted");
+    node.wait_for(&["logs", "sleeper"], |out| out == "started\n");
+    let described = node.wait_for(&["describe", "pod", "sleeper"], |out| out.contains("UnresolvedReference"));
+    assert!(described.contains("Started"), "{described}");
+    // Applying the same again changes nothing; a label is merged in.
+    assert!(node.kubectl_ok(&["apply", "-f", "-"], SLEEPER).contains("unchanged"));
+    node.kubectl_ok(&["label", "pod", "sleeper", "tier=web"], "");
+    assert!(
+        node.kubectl_ok(&["get", "pods", "-l", "tier=web,app=sleeper", "-o", "name"], "").contains("sleeper")
+    );
+    let said = node.kubectl(&["get", "pod", "nobody"], "");
+    assert!(said.stderr.contains("pods \"nobody\" not found"), "{}", said.all());
+    node.kubectl_ok(&["delete", "pod", "sleeper"], "");
+    assert!(!node.kubectl_ok(&["get", "pods", "-o", "name"], "").contains("sleeper"));
+}
+
+#[test]
+fn the_record_of_a_running_pod_tells_every_variable() {
+    if !with_kubectl("the_record_of_a_running_pod_tells_every_variable") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    node.kubectl_ok(&["create", "-f", "-"], SLEEPER);
+    node.wait_for(&RUNNING, |out| out.starts_with("Running/"));
+    let mut command = place.coracle(&["env", "pod/sleeper", "-o", "json"]);
+    let said = e2e::finish(command.env("KUBECONFIG", &node.kubeconfig), "");
+    assert_eq!(said.status, 0, "{}", said.all());
+    let record: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let environment = record["pods"][0]["containers"][0]["environment"].as_array().expect("entries");
+    let entry = |name: &str| {
+        environment.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("{name}: {record:#}"))
+    };
+    assert_eq!(entry("GREETING")["value"], "hello $(NOBODY)");
+    assert_eq!(entry("HOSTNAME")["value"], "sleeper");
+    assert_eq!(entry("KUBERNETES_SERVICE_HOST")["origin"]["kind"], "service");
+}
+
+#[test]
+fn killing_the_daemon_leaves_containers_and_loses_nothing() {
+    if !with_kubectl("killing_the_daemon_leaves_containers_and_loses_nothing") {
+        return;
+    }
+    let place = Place::new();
+    let mut node = Node::up(&place, &[]);
+    node.kubectl_ok(&["create", "-f", "-"], SLEEPER);
+    let before = node.wait_for(&RUNNING, |out| out.starts_with("Running/"));
+    node.kubectl_ok(&["annotate", "pod", "sleeper", "acknowledged=yes"], "");
+    node.kill();
+    drop(node);
+    let node = Node::up(&place, &[]);
+    let after = node.wait_for(&RUNNING, |out| out.starts_with("Running/"));
+    assert_eq!(after, before, "the same container, not started again");
+    let kept = node
+        .kubectl_ok(&["get", "pod", "sleeper", "-o", "jsonpath={.metadata.annotations.acknowledged}"], "");
+    assert_eq!(kept, "yes");
+    assert_eq!(node.kubectl_ok(&["logs", "sleeper"], ""), "started\n");
+    node.kubectl_ok(&["delete", "pod", "sleeper"], "");
+    let mark =
+        place.data().parent().expect("a parent").file_name().expect("a name").to_string_lossy().into_owned();
+    let left = left_behind(&mark).into_iter().filter(|each| each.contains("shim")).collect::<Vec<_>>();
+    assert_eq!(left, Vec::<String>::new(), "the pod is gone, and its shim with it");
+}
+
+#[test]
+fn a_port_in_use_is_said_so() {
+    if !with_kubectl("a_port_in_use_is_said_so") {
+        return;
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let place = Place::new();
+    let data = place.data();
+    let said = e2e::finish(
+        &mut place.coracle(&["up", "--listen", &address, "--data-dir", data.to_str().expect("text")]),
+        "",
+    );
+    assert_eq!(said.status, 2, "{}", said.all());
+    assert!(said.stderr.contains(&address), "{}", said.all());
+}
