@@ -1,8 +1,50 @@
-//! The table of types, read in place from the checked-in file.
+//! The table of types, read in place from the checked-in file: no decoding, no allocation, nothing at start-up.
+//!
+//! Format, all numbers little-endian: the magic `CRCLTBL1`; eleven 32-bit numbers, the ends of the sections; the
+//! sections. Records refer to each other by 16-bit numbers, 65,535 stands for none.
+//!
+//! | section | record |
+//! |---|---|
+//! | string offsets | 32-bit offsets into the string bytes, one more than strings |
+//! | string bytes | UTF-8 |
+//! | types | package, name, special form, 1 = atomic, first field, number of fields, underlying shape, list of constants; sorted by package and name |
+//! | fields | Go name, JSON name, shape, flags, list type, wire kind (+16 repeated), protobuf number, protobuf name, merge key, list keys, default, feature gate |
+//! | shapes | kind (order of [`Shape`]), inner shape or type, key shape |
+//! | list offsets | into the list items, one more than lists |
+//! | list items | strings |
+//! | group versions | name, package |
+//! | groups | name, list of versions |
+//! | resources | group, version, group version, name, singular, kind, namespaced, short names, categories, verbs, group and version of the kind |
+//! | columns | resource, name, type, format, priority; sorted by resource |
 
-/// Every built-in type.
+const TABLE: &[u8] = include_bytes!("table.bin");
+
+const NONE: u16 = u16::MAX;
+
+const MAGIC: usize = 8;
+const SECTIONS: usize = 11;
+
+/// The sections, in file order.
+#[derive(Clone, Copy)]
+enum Section {
+    StringOffsets,
+    StringBytes,
+    Types,
+    Fields,
+    Shapes,
+    ListOffsets,
+    ListItems,
+    GroupVersions,
+    Groups,
+    Resources,
+    Columns,
+}
+
+/// Every built-in type. There is one: [`builtin`].
 #[derive(Debug)]
-pub struct TypeTable {}
+pub struct TypeTable {
+    _private: (),
+}
 
 /// One type of the table; cheap to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,18 +52,78 @@ pub struct Type {
     index: u16,
 }
 
-/// One field of a struct type.
-#[derive(Clone, Copy, Debug)]
-pub struct Field {}
+/// One field of a struct type; cheap to copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    index: u16,
+}
 
 /// The form of a value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Text.
     String,
+    /// `true` or `false`.
+    Bool,
+    /// A 32-bit integer.
+    Int32,
+    /// A 64-bit integer.
+    Int64,
+    /// A floating-point number.
+    Float64,
+    /// Bytes, base64 in JSON.
+    Bytes,
+    /// Any JSON value.
+    Any,
+    /// A struct, or a named form of another shape.
+    Named(Type),
+    /// A value that may be absent.
+    Pointer(ShapeRef),
+    /// A list.
+    List(ShapeRef),
+    /// A map with text keys.
+    Map {
+        /// The shape of values.
+        value: ShapeRef,
+        /// The shape of keys; always text or a named form of it.
+        key: ShapeRef,
+    },
 }
 
-/// What identifies the items of a list.
+/// A shape inside another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapeRef {
+    index: u16,
+}
+
+/// Types with a JSON form of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// `resource.Quantity`: text or number, made canonical.
+    Quantity,
+    /// `metav1.Time`: RFC 3339, whole seconds.
+    Time,
+    /// `metav1.MicroTime`: RFC 3339 with six decimals.
+    MicroTime,
+    /// A number or text.
+    IntOrString,
+    /// An object of any kind.
+    RawExtension,
+    /// The field sets of `managedFields`.
+    FieldsV1,
+    /// Text such as `1m30s`.
+    Duration,
+    /// Any JSON value in a JSON schema.
+    SchemaJson,
+    /// A schema or a list of them.
+    SchemaOrArray,
+    /// A schema or a boolean.
+    SchemaOrBool,
+    /// A schema or a list of texts.
+    SchemaOrStrings,
+}
+
+/// What identifies the items of a list for server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
     /// Replaced as a whole.
@@ -32,28 +134,486 @@ pub enum ListType {
     Set,
 }
 
+/// How a field travels in protobuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireField {
+    /// The field number.
+    pub number: u16,
+    /// The wire type.
+    pub kind: WireKind,
+    /// Whether it is repeated.
+    pub repeated: bool,
+}
+
+/// A protobuf wire type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireKind {
+    /// Variable-length number.
+    Varint,
+    /// Length and bytes.
+    Bytes,
+    /// Eight bytes.
+    Fixed64,
+    /// Four bytes.
+    Fixed32,
+}
+
 /// The table of built-in types.
 #[must_use]
 pub fn builtin() -> &'static TypeTable {
-    static TABLE: TypeTable = TypeTable {};
-    &TABLE
+    static BUILTIN: TypeTable = TypeTable { _private: () };
+    &BUILTIN
 }
 
 impl TypeTable {
     /// The type of a kind: `type_for("apps/v1", "Deployment")`. The kinds of `meta.k8s.io` (`DeleteOptions`,
-    /// `Status`, `List`, ...) are found under every group and version.
+    /// `Status`, `Table`, ...) are found under every group and version.
     #[must_use]
     pub fn type_for(&self, group_version: &str, kind: &str) -> Option<Type> {
-        let _ = (group_version, kind);
-        Some(Type { index: 0 })
+        let own = (0..count(Section::GroupVersions, 4))
+            .map(|index| record(Section::GroupVersions, index, 4))
+            .find(|at| string(u16_at(*at)) == group_version)
+            .and_then(|at| self.type_named(string(u16_at(at + 2)), kind));
+        own.or_else(|| self.type_named("apimachinery/pkg/apis/meta/v1", kind))
+    }
+
+    /// The type with this Go package (below `k8s.io/`) and name: `type_named("api/core/v1", "PodSpec")`.
+    #[must_use]
+    pub fn type_named(&self, package: &str, name: &str) -> Option<Type> {
+        let (mut low, mut high) = (0, count(Section::Types, 16));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let found = Type { index: narrow(middle) };
+            match (found.package(), found.name()).cmp(&(package, name)) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(found),
+            }
+        }
+        None
+    }
+
+    /// Every type, sorted by package and name.
+    pub fn types(&self) -> impl Iterator<Item = Type> + use<> {
+        (0..count(Section::Types, 16)).map(|index| Type { index: narrow(index) })
     }
 }
 
 impl Type {
-    /// The type's Go name without its package, such as `PodSpec`.
+    fn word(self, position: usize) -> u16 {
+        u16_at(record(Section::Types, self.index.into(), 16) + position * 2)
+    }
+
+    /// The Go package below `k8s.io/`: `api/core/v1`.
+    #[must_use]
+    pub fn package(self) -> &'static str {
+        string(self.word(0))
+    }
+
+    /// The Go name without its package: `PodSpec`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        let _ = self.index;
-        ""
+        string(self.word(1))
+    }
+
+    /// The form of its own that the type has in JSON, if any.
+    #[must_use]
+    pub fn special(self) -> Option<Special> {
+        Some(match self.word(2) {
+            1 => Special::Quantity,
+            2 => Special::Time,
+            3 => Special::MicroTime,
+            4 => Special::IntOrString,
+            5 => Special::RawExtension,
+            6 => Special::FieldsV1,
+            7 => Special::Duration,
+            8 => Special::SchemaJson,
+            9 => Special::SchemaOrArray,
+            10 => Special::SchemaOrBool,
+            11 => Special::SchemaOrStrings,
+            _ => return None,
+        })
+    }
+
+    /// Whether server-side apply replaces the struct as a whole.
+    #[must_use]
+    pub fn is_atomic(self) -> bool {
+        self.word(3) == 1
+    }
+
+    /// The fields as Go declares them, inlined structs as one field each.
+    pub fn declared_fields(self) -> impl Iterator<Item = Field> {
+        let first = self.word(4);
+        (first..first + self.word(5)).map(|index| Field { index })
+    }
+
+    /// The JSON fields in Go's order, those of inlined structs in their place.
+    #[must_use]
+    pub fn fields(self) -> Vec<Field> {
+        let mut fields = Vec::new();
+        self.collect_fields(&mut fields);
+        fields
+    }
+
+    fn collect_fields(self, fields: &mut Vec<Field>) {
+        for field in self.declared_fields() {
+            match field.inlined() {
+                Some(inner) => inner.collect_fields(fields),
+                None if field.word(1) != NONE => fields.push(field),
+                None => {}
+            }
+        }
+    }
+
+    /// The field with this JSON name, inlined structs included.
+    #[must_use]
+    pub fn field(self, json: &str) -> Option<Field> {
+        self.declared_fields().find_map(|field| match field.inlined() {
+            Some(inner) => inner.field(json),
+            None => (field.word(1) != NONE && field.json() == json).then_some(field),
+        })
+    }
+
+    /// The shape behind a named form such as `type RestartPolicy string`.
+    #[must_use]
+    pub fn underlying(self) -> Option<Shape> {
+        let index = self.word(6);
+        (index != NONE).then(|| ShapeRef { index }.shape())
+    }
+
+    /// The constants of a named text, in declaration order.
+    pub fn constants(self) -> impl Iterator<Item = &'static str> {
+        list(self.word(7))
+    }
+
+    /// How Go prints the type: `v1.PodSpec`.
+    #[must_use]
+    pub fn go_name(self) -> String {
+        format!("{}.{}", self.package().rsplit('/').next().unwrap_or_default(), self.name())
+    }
+}
+
+impl ShapeRef {
+    /// The shape.
+    #[must_use]
+    pub fn shape(self) -> Shape {
+        let at = record(Section::Shapes, self.index.into(), 6);
+        let inner = u16_at(at + 2);
+        match u16_at(at) {
+            0 => Shape::String,
+            1 => Shape::Bool,
+            2 => Shape::Int32,
+            3 => Shape::Int64,
+            4 => Shape::Float64,
+            5 => Shape::Bytes,
+            7 => Shape::Named(Type { index: inner }),
+            8 => Shape::Pointer(ShapeRef { index: inner }),
+            9 => Shape::List(ShapeRef { index: inner }),
+            10 => Shape::Map { value: ShapeRef { index: inner }, key: ShapeRef { index: u16_at(at + 4) } },
+            _ => Shape::Any,
+        }
+    }
+}
+
+impl Shape {
+    /// The struct or special type behind pointers and named forms.
+    #[must_use]
+    pub fn named(self) -> Option<Type> {
+        match self {
+            Self::Named(ty) => match ty.underlying() {
+                Some(underlying) => underlying.named(),
+                None => Some(ty),
+            },
+            Self::Pointer(inner) => inner.shape().named(),
+            _ => None,
+        }
+    }
+
+    /// The shape behind pointers and named forms; a struct or special type stays as it is.
+    #[must_use]
+    pub fn resolved(self) -> Self {
+        match self {
+            Self::Named(ty) => match ty.underlying() {
+                Some(underlying) if ty.special().is_none() => underlying.resolved(),
+                _ => self,
+            },
+            Self::Pointer(inner) => inner.shape().resolved(),
+            other => other,
+        }
+    }
+
+    /// How Go prints the type: `[]v1.EnvVar`, `map[string]string`.
+    #[must_use]
+    pub fn go_name(self) -> String {
+        match self {
+            Self::String => "string".to_owned(),
+            Self::Bool => "bool".to_owned(),
+            Self::Int32 => "int32".to_owned(),
+            Self::Int64 => "int64".to_owned(),
+            Self::Float64 => "float64".to_owned(),
+            Self::Bytes => "[]uint8".to_owned(),
+            Self::Any => "interface {}".to_owned(),
+            Self::Named(ty) => ty.go_name(),
+            Self::Pointer(inner) => format!("*{}", inner.shape().go_name()),
+            Self::List(inner) => format!("[]{}", inner.shape().go_name()),
+            Self::Map { value, key } => format!("map[{}]{}", key.shape().go_name(), value.shape().go_name()),
+        }
+    }
+}
+
+impl Field {
+    fn word(self, position: usize) -> u16 {
+        u16_at(record(Section::Fields, self.index.into(), 24) + position * 2)
+    }
+
+    fn flag(self, bit: u16) -> bool {
+        self.word(3) & bit != 0
+    }
+
+    fn text(self, position: usize) -> Option<&'static str> {
+        let number = self.word(position);
+        (number != NONE).then(|| string(number))
+    }
+
+    /// The Go name: `RestartPolicy`.
+    #[must_use]
+    pub fn go(self) -> &'static str {
+        string(self.word(0))
+    }
+
+    /// The JSON name: `restartPolicy`; empty for fields that are not in JSON.
+    #[must_use]
+    pub fn json(self) -> &'static str {
+        self.text(1).unwrap_or_default()
+    }
+
+    /// The shape of the field.
+    #[must_use]
+    pub fn shape(self) -> Shape {
+        ShapeRef { index: self.word(2) }.shape()
+    }
+
+    /// The struct whose fields stand in the parent's JSON object, where this is such a field.
+    #[must_use]
+    pub fn inlined(self) -> Option<Type> {
+        if self.flag(2) { self.shape().named() } else { None }
+    }
+
+    /// Whether Go leaves an empty value out.
+    #[must_use]
+    pub fn omits_empty(self) -> bool {
+        self.flag(1)
+    }
+
+    /// Whether Go leaves a zero struct out, too.
+    #[must_use]
+    pub fn omits_zero(self) -> bool {
+        self.flag(16)
+    }
+
+    /// Whether the field is marked optional.
+    #[must_use]
+    pub fn is_optional(self) -> bool {
+        self.flag(4)
+    }
+
+    /// Whether the field is marked required.
+    #[must_use]
+    pub fn is_required(self) -> bool {
+        self.flag(8)
+    }
+
+    /// Whether server-side apply replaces the struct or map of this field as a whole; `None`: as its type says.
+    #[must_use]
+    pub fn is_atomic(self) -> Option<bool> {
+        if self.flag(32) || self.flag(128) {
+            Some(true)
+        } else if self.flag(64) || self.flag(256) {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    /// How server-side apply identifies items.
+    #[must_use]
+    pub fn list_type(self) -> Option<ListType> {
+        match self.word(4) {
+            1 => Some(ListType::Atomic),
+            2 => Some(ListType::Map),
+            3 => Some(ListType::Set),
+            _ => None,
+        }
+    }
+
+    /// The key fields of a list of type [`ListType::Map`].
+    pub fn list_keys(self) -> impl Iterator<Item = &'static str> {
+        list(self.word(9))
+    }
+
+    /// Whether a strategic merge patch merges the list instead of replacing it.
+    #[must_use]
+    pub fn merges(self) -> bool {
+        self.flag(512)
+    }
+
+    /// Whether `$retainKeys` is meaningful in this field's objects.
+    #[must_use]
+    pub fn retains_keys(self) -> bool {
+        self.flag(1024)
+    }
+
+    /// Whether a strategic merge patch replaces the value as a whole.
+    #[must_use]
+    pub fn replaces(self) -> bool {
+        self.flag(2048)
+    }
+
+    /// The field that identifies items in a strategic merge patch.
+    #[must_use]
+    pub fn merge_key(self) -> Option<&'static str> {
+        self.text(8)
+    }
+
+    /// The default that the Go source declares, as Go text: `"TCP"`, `1`.
+    #[must_use]
+    pub fn declared_default(self) -> Option<&'static str> {
+        self.text(10)
+    }
+
+    /// The feature gate that the field needs, where its source names one.
+    #[must_use]
+    pub fn feature_gate(self) -> Option<&'static str> {
+        self.text(11)
+    }
+
+    /// How the field travels in protobuf; `None`: not at all.
+    #[must_use]
+    pub fn wire(self) -> Option<WireField> {
+        let (number, wire) = (self.word(6), self.word(5));
+        let kind = match wire & 15 {
+            1 => WireKind::Varint,
+            2 => WireKind::Bytes,
+            3 => WireKind::Fixed64,
+            4 => WireKind::Fixed32,
+            _ => return None,
+        };
+        Some(WireField { number, kind, repeated: wire & 16 != 0 })
+    }
+
+    /// The protobuf name where it differs from the JSON name.
+    #[must_use]
+    pub fn wire_name(self) -> Option<&'static str> {
+        self.text(7)
+    }
+}
+
+/// One row of a section as numbers, for the resource table.
+pub(crate) fn group_rows() -> impl Iterator<Item = [u16; 2]> {
+    rows(Section::Groups)
+}
+
+pub(crate) fn resource_rows() -> impl Iterator<Item = [u16; 12]> {
+    rows(Section::Resources)
+}
+
+pub(crate) fn column_rows() -> impl Iterator<Item = [u16; 5]> {
+    rows(Section::Columns)
+}
+
+fn rows<const N: usize>(section: Section) -> impl Iterator<Item = [u16; N]> {
+    (0..count(section, N * 2)).map(move |index| {
+        let at = record(section, index, N * 2);
+        std::array::from_fn(|position| u16_at(at + position * 2))
+    })
+}
+
+/// The strings of a list.
+pub(crate) fn list(number: u16) -> impl Iterator<Item = &'static str> {
+    let offsets = record(Section::ListOffsets, number.into(), 2);
+    (u16_at(offsets)..u16_at(offsets + 2))
+        .map(|index| string(u16_at(record(Section::ListItems, index.into(), 2))))
+}
+
+/// A string of the pool.
+pub(crate) fn string(number: u16) -> &'static str {
+    let at = record(Section::StringOffsets, number.into(), 4);
+    let start = bounds(Section::StringBytes).0;
+    let bytes = &TABLE[start + u32_at(at)..start + u32_at(at + 4)];
+    std::str::from_utf8(bytes).expect("the table is made from strings, and a test compares it with its source")
+}
+
+fn bounds(section: Section) -> (usize, usize) {
+    let index = section as usize;
+    let end = u32_at(MAGIC + index * 4);
+    let start = if index == 0 { MAGIC + SECTIONS * 4 } else { u32_at(MAGIC + (index - 1) * 4) };
+    (start, end)
+}
+
+fn count(section: Section, size: usize) -> usize {
+    let (start, end) = bounds(section);
+    (end - start) / size
+}
+
+fn record(section: Section, index: usize, size: usize) -> usize {
+    bounds(section).0 + index * size
+}
+
+fn u16_at(at: usize) -> u16 {
+    u16::from_le_bytes([TABLE[at], TABLE[at + 1]])
+}
+
+fn u32_at(at: usize) -> usize {
+    u32::from_le_bytes([TABLE[at], TABLE[at + 1], TABLE[at + 2], TABLE[at + 3]]) as usize
+}
+
+fn narrow(index: usize) -> u16 {
+    u16::try_from(index).expect("the format counts with 16 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ListType, Shape, Special, builtin};
+
+    #[test]
+    fn kinds_are_found_by_group_version() {
+        let pod = builtin().type_for("v1", "Pod").expect("Pod is built in");
+        assert_eq!((pod.package(), pod.name()), ("api/core/v1", "Pod"));
+        let role = builtin().type_for("rbac.authorization.k8s.io/v1", "Role").expect("Role is built in");
+        assert_eq!(role.go_name(), "v1.Role");
+        assert!(builtin().type_for("apps/v1", "DeleteOptions").is_some());
+        assert!(builtin().type_for("apps/v1", "Pod").is_none());
+        assert!(builtin().type_for("flowcontrol.apiserver.k8s.io/v1", "FlowSchema").is_some());
+        assert!(builtin().type_for("apiextensions.k8s.io/v1", "CustomResourceDefinition").is_some());
+    }
+
+    #[test]
+    fn fields_know_their_merge_and_list_keys() {
+        let spec = builtin().type_named("api/core/v1", "PodSpec").expect("PodSpec is built in");
+        let containers = spec.field("containers").expect("a pod has containers");
+        assert!(containers.merges() && !containers.omits_empty());
+        assert_eq!(containers.merge_key(), Some("name"));
+        assert_eq!(containers.list_type(), Some(ListType::Map));
+        assert_eq!(containers.shape().go_name(), "[]v1.Container");
+        let volumes = spec.field("volumes").expect("a pod has volumes");
+        assert!(volumes.merges() && volumes.retains_keys());
+        assert_eq!(spec.field("tolerations").and_then(super::Field::list_type), Some(ListType::Atomic));
+    }
+
+    #[test]
+    fn inlined_structs_are_looked_through() {
+        let volume = builtin().type_named("api/core/v1", "Volume").expect("Volume is built in");
+        assert!(volume.field("emptyDir").is_some());
+        assert_eq!(volume.fields().first().map(|field| field.json()), Some("name"));
+        let probe = builtin().type_named("api/core/v1", "Probe").expect("Probe is built in");
+        assert!(probe.field("httpGet").is_some());
+    }
+
+    #[test]
+    fn special_forms_are_known() {
+        let quantity = builtin().type_named("apimachinery/pkg/api/resource", "Quantity");
+        assert_eq!(quantity.and_then(super::Type::special), Some(Special::Quantity));
+        let resources = builtin().type_named("api/core/v1", "ResourceList").expect("a map of quantities");
+        assert!(matches!(resources.underlying(), Some(Shape::Map { .. })));
     }
 }
