@@ -62,8 +62,8 @@ pub trait Backend: Send + 'static {
     /// See [`BackendError`].
     fn commit(&mut self, revision: u64, changes: &[Change]) -> Result<(), BackendError>;
 
-    /// Called after the backend answered [`BackendError::Full`], before the next ordinary write is tried: `true` when there
-    /// seems to be room again.
+    /// Called after the backend answered [`BackendError::Full`]: tidies up, and says whether there is room for ordinary writes
+    /// again.
     fn has_room(&mut self) -> bool {
         true
     }

@@ -85,7 +85,8 @@ impl Store {
         let state = Arc::new(RwLock::new(State::new(loaded.revision, loaded.objects)));
         let (queue, commands) = mpsc::channel();
         let (stop, stopped) = watch::channel(None);
-        spawn_writer(Box::new(backend), state.clone(), commands, stop).map_err(|source| OpenError::Thread { source })?;
+        spawn_writer(Box::new(backend), state.clone(), commands, stop)
+            .map_err(|source| OpenError::Thread { source })?;
         Ok(Store { state, queue, stopped })
     }
 
@@ -142,7 +143,12 @@ impl Store {
     ///
     /// # Errors
     /// [`ReadError::Expired`] when changes after `from` are forgotten.
-    pub fn watch(&self, collection: &Collection, namespace: Option<&str>, from: u64) -> Result<Watch, ReadError> {
+    pub fn watch(
+        &self,
+        collection: &Collection,
+        namespace: Option<&str>,
+        from: u64,
+    ) -> Result<Watch, ReadError> {
         let changed = {
             let state = read_state(&self.state);
             match state.collection(collection) {

@@ -79,7 +79,10 @@ pub struct Object {
 
 impl std::fmt::Debug for Object {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Object").field("key", &self.key).field("revision", &self.revision).finish_non_exhaustive()
+        f.debug_struct("Object")
+            .field("key", &self.key)
+            .field("revision", &self.revision)
+            .finish_non_exhaustive()
     }
 }
 
@@ -110,7 +113,13 @@ impl Object {
     }
 
     /// Puts together a version that a backend has read back. `None` when the offset does not point at the revision.
-    pub fn restore(key: Key, revision: u64, created: u64, value: Bytes, revision_at: usize) -> Option<Object> {
+    pub fn restore(
+        key: Key,
+        revision: u64,
+        created: u64,
+        value: Bytes,
+        revision_at: usize,
+    ) -> Option<Object> {
         let digits = revision.to_string();
         let at = value.get(revision_at..)?;
         if !at.starts_with(digits.as_bytes()) || created > revision {

@@ -122,16 +122,22 @@ impl CollectionState {
     }
 
     /// The objects of `namespace` (all when `None`) after `start`, by place.
-    fn range(&self, namespace: Option<&str>, start: Option<&Place>) -> impl Iterator<Item = (&Place, &Arc<Object>)> {
+    fn range(
+        &self,
+        namespace: Option<&str>,
+        start: Option<&Place>,
+    ) -> impl Iterator<Item = (&Place, &Arc<Object>)> {
         let lower = match (start, namespace) {
             (Some(place), _) => Bound::Excluded(place.clone()),
-            (None, Some(namespace)) => Bound::Included(Place { namespace: namespace.into(), name: "".into() }),
+            (None, Some(namespace)) => {
+                Bound::Included(Place { namespace: namespace.into(), name: "".into() })
+            }
             (None, None) => Bound::Unbounded,
         };
         let namespace = namespace.map(str::to_owned);
-        self.objects
-            .range((lower, Bound::Unbounded))
-            .take_while(move |(place, _)| namespace.as_deref().is_none_or(|wanted| *place.namespace == *wanted))
+        self.objects.range((lower, Bound::Unbounded)).take_while(move |(place, _)| {
+            namespace.as_deref().is_none_or(|wanted| *place.namespace == *wanted)
+        })
     }
 
     pub(crate) fn list(&self, namespace: Option<&str>, start: Option<&Place>) -> Vec<Arc<Object>> {
@@ -139,7 +145,12 @@ impl CollectionState {
     }
 
     /// The list as it was at `revision`: the current one with the later changes taken back.
-    pub(crate) fn list_at(&self, namespace: Option<&str>, start: Option<&Place>, revision: u64) -> Vec<Arc<Object>> {
+    pub(crate) fn list_at(
+        &self,
+        namespace: Option<&str>,
+        start: Option<&Place>,
+        revision: u64,
+    ) -> Vec<Arc<Object>> {
         if self.window.back().is_none_or(|event| event.revision() <= revision) {
             return self.list(namespace, start);
         }
@@ -147,7 +158,9 @@ impl CollectionState {
             self.range(namespace, start).map(|(place, object)| (place.clone(), object.clone())).collect();
         for event in self.window.iter().rev().take_while(|event| event.revision() > revision) {
             let place = event.object.key().place();
-            if namespace.is_some_and(|wanted| *place.namespace != *wanted) || start.is_some_and(|start| place <= *start) {
+            if namespace.is_some_and(|wanted| *place.namespace != *wanted)
+                || start.is_some_and(|start| place <= *start)
+            {
                 continue;
             }
             match &event.previous {

@@ -19,7 +19,7 @@ use crate::state::{Event, EventKind, State};
 /// Most requests of one batch.
 const BATCH_REQUESTS: usize = 512;
 /// Bytes after which a batch is closed.
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 /// Quiet time after which the backend may do its maintenance.
 const IDLE_AFTER: Duration = Duration::from_millis(250);
 /// On a full disk, how long to wait before looking for room again.
@@ -51,7 +51,8 @@ pub(crate) fn spawn_writer(
     stop: watch::Sender<Option<String>>,
 ) -> io::Result<()> {
     let revision = read_state(&state).revision();
-    let task = WriterTask { backend, state, commands, stop, revision, room: Room::Enough, dirty: false };
+    // Dirty at first, so that maintenance comes soon after the start.
+    let task = WriterTask { backend, state, commands, stop, revision, room: Room::Enough, dirty: true };
     std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || task.run())?;
     Ok(())
 }
@@ -166,20 +167,33 @@ impl WriterTask {
             // The disk is full: what only removes gets a second chance, one by one, in the room that the backend kept back.
             Some(refused) => {
                 for request in refused {
-                    if request.purpose == Purpose::Ordinary {
-                        answer_full(request);
-                        continue;
-                    }
-                    let alone = self.decide(vec![request]);
-                    if !alone.is_empty()
-                        && let Some(refused) = self.commit(alone)?
-                    {
-                        refused.into_iter().for_each(answer_full);
+                    match request.purpose {
+                        Purpose::Ordinary => answer_full(request),
+                        Purpose::Removal => self.remove_on_full_disk(request)?,
                     }
                 }
                 Ok(())
             }
         }
+    }
+
+    fn remove_on_full_disk(&mut self, request: Request) -> Result<(), String> {
+        let mut request = request;
+        // The kept room holds the first try; the second one comes after the backend has tidied up.
+        for attempt in 0..2 {
+            if attempt > 0 {
+                self.backend.has_room();
+            }
+            let alone = self.decide(vec![request]);
+            if alone.is_empty() {
+                return Ok(());
+            }
+            let Some(refused) = self.commit(alone)? else { return Ok(()) };
+            let Some(again) = refused.into_iter().next() else { return Ok(()) };
+            request = again;
+        }
+        answer_full(request);
+        Ok(())
     }
 
     /// On a full disk answers the ordinary writes, unless there is room again.
@@ -248,7 +262,10 @@ impl WriterTask {
             Ok(()) => {
                 self.dirty = true;
                 let written: Vec<Arc<Object>> = events.iter().map(|event| event.object.clone()).collect();
-                self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner).publish(events, self.revision);
+                self.state
+                    .write()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .publish(events, self.revision);
                 for (request, object) in requests.into_iter().zip(written) {
                     let _ = request.reply.send(Ok(object));
                 }
@@ -276,7 +293,11 @@ fn answer_full(request: Request) {
 }
 
 /// What a request does to `current` under `revision`, or why it may not.
-fn plan_write(request: &Request, current: Option<Arc<Object>>, revision: u64) -> Result<(Change, Event), WriteError> {
+fn plan_write(
+    request: &Request,
+    current: Option<Arc<Object>>,
+    revision: u64,
+) -> Result<(Change, Event), WriteError> {
     let key = &request.key;
     match (&request.wanted, current) {
         (Wanted::Create(_), Some(_)) => Err(WriteError::Exists { key: key.clone() }),

@@ -74,7 +74,7 @@ async fn a_really_full_file_system_leaves_removals_working() {
     let point = directory.path().join("small");
     std::fs::create_dir(&point).expect("a mount point");
     let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"])
+        .args(["-t", "tmpfs", "-o", "size=32m", "tmpfs"])
         .arg(&point)
         .output()
         .is_ok_and(|output| output.status.success());
@@ -94,12 +94,15 @@ async fn a_really_full_file_system_leaves_removals_working() {
             Ok(object) => stored.push(object),
             Err(error) => break error,
         }
-        assert!(stored.len() < 1000, "12 MiB cannot hold this");
+        assert!(stored.len() < 1000, "32 MiB cannot hold this");
     };
     assert!(matches!(full, WriteError::Full { .. }), "{full:?}");
     assert!(stored.len() > 10);
     for object in stored.split_off(2) {
-        store.delete(object.key().clone(), Some(object.revision())).await.expect("removals work on a full disk");
+        store
+            .delete(object.key().clone(), Some(object.revision()))
+            .await
+            .expect("removals work on a full disk");
     }
     assert!(store.get(stored[0].key()).is_some());
     let freed = Instant::now();

@@ -58,7 +58,10 @@ async fn a_newer_format_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("state.db");
     filled(&path, 3).await;
-    rusqlite::Connection::open(&path).expect("opens").execute_batch("PRAGMA user_version = 9").expect("works");
+    rusqlite::Connection::open(&path)
+        .expect("opens")
+        .execute_batch("PRAGMA user_version = 9")
+        .expect("works");
     let before = fs::read(&path).expect("readable");
     assert!(matches!(Store::open(&path), Err(OpenError::NewerFormat { found: 9, .. })));
     assert_eq!(fs::read(&path).expect("readable"), before);

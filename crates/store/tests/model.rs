@@ -64,7 +64,8 @@ async fn check_history(store: &Store, model: &Model) {
     }
     for (revision, snapshot, _, _) in model.history.iter().filter(|entry| entry.0 > model.began) {
         let listing = store.list(&pods(), Some("a"), None, Some(*revision)).expect("remembered");
-        let names: Vec<_> = listing.objects.iter().map(|object| (object.key().clone(), object.revision())).collect();
+        let names: Vec<_> =
+            listing.objects.iter().map(|object| (object.key().clone(), object.revision())).collect();
         let expected: Vec<_> = snapshot
             .iter()
             .filter(|(key, _)| key.namespace() == "a")
@@ -78,7 +79,9 @@ async fn check_history(store: &Store, model: &Model) {
             if events.is_empty() {
                 break;
             }
-            seen.extend(events.into_iter().map(|event| (event.revision(), event.kind, event.object.key().clone())));
+            seen.extend(
+                events.into_iter().map(|event| (event.revision(), event.kind, event.object.key().clone())),
+            );
         }
         let expected: Vec<_> = model
             .history
@@ -124,7 +127,8 @@ async fn run_history(ops: Vec<Op>, path: Option<&std::path::Path>) {
             }
             Op::Update { place, stale } => {
                 let place = place_key(place);
-                let expected = model.current.get(&place).map_or(1, |(revision, _)| *revision - u64::from(stale));
+                let expected =
+                    model.current.get(&place).map_or(1, |(revision, _)| *revision - u64::from(stale));
                 let outcome = store.update(place.clone(), expected, draft(&text), Purpose::Ordinary).await;
                 match (model.current.contains_key(&place), stale) {
                     (false, _) => assert!(matches!(outcome, Err(WriteError::Missing { .. }))),
@@ -203,7 +207,8 @@ fn concurrent_increments_are_never_lost() {
                     let number: u64 =
                         text.rsplit(':').next().unwrap().trim_matches(['"', '}']).parse().expect("a number");
                     let next = draft(&(number + 1).to_string());
-                    match store.update(key("a", "counter"), current.revision(), next, Purpose::Ordinary).await {
+                    match store.update(key("a", "counter"), current.revision(), next, Purpose::Ordinary).await
+                    {
                         Ok(_) => done += 1,
                         Err(WriteError::Conflict { .. }) => {}
                         Err(error) => panic!("{error}"),

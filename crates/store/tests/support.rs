@@ -1,5 +1,5 @@
 //! What the store's tests share: values that say who wrote them, and a backend whose disk the test controls.
-#![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -14,11 +14,12 @@ use rusqlite::{Connection, ErrorCode, params};
 use super::{Backend, BackendError, Change, Loaded};
 use crate::object::Object;
 
-/// Room that is kept free for removals on a full disk, in bytes.
-const RESERVE: u64 = 2 << 20;
+/// Room that is kept back for a full disk, in bytes: as much as the log can hold, so that with it a checkpoint always
+/// succeeds. After that the log is written again from its beginning, in room that it already has, and removals go on.
+const RESERVE: u64 = 8 << 20;
 
-/// Log pages (4 KiB) after which SQLite checkpoints by itself even when the writer is never idle.
-const CHECKPOINT_PAGES: i64 = 4096;
+/// Log pages (4 KiB) after which SQLite checkpoints by itself even when the writer is never idle. One batch may exceed it.
+const CHECKPOINT_PAGES: i64 = 1024;
 
 /// A damaged file that was moved aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +82,9 @@ impl SqliteBackend {
             let mut insert = transaction.prepare_cached(
                 "INSERT INTO object (id, grp, resource, namespace, name, revision, revision_at, sum, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?;
-            let mut replace = transaction
-                .prepare_cached("UPDATE object SET revision = ?2, revision_at = ?3, sum = ?4, value = ?5 WHERE id = ?1")?;
+            let mut replace = transaction.prepare_cached(
+                "UPDATE object SET revision = ?2, revision_at = ?3, sum = ?4, value = ?5 WHERE id = ?1",
+            )?;
             let mut remove = transaction.prepare_cached("DELETE FROM object WHERE id = ?1")?;
             for change in changes {
                 match change {
@@ -114,7 +116,9 @@ impl SqliteBackend {
                     }
                 }
             }
-            transaction.prepare_cached("UPDATE last SET revision = ?1")?.execute(params![signed(revision)])?;
+            transaction
+                .prepare_cached("UPDATE last SET revision = ?1")?
+                .execute(params![signed(revision)])?;
         }
         transaction.commit()
     }
@@ -139,7 +143,16 @@ impl Backend for SqliteBackend {
     }
 
     fn has_room(&mut self) -> bool {
-        self.reserve_held || self.take_reserve()
+        if self.reserve_held {
+            return true;
+        }
+        // What was removed is still in the files: move the log into the database, then give free pages back. Each step may
+        // itself lack room, and then the next attempt starts where this one ended.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if self.connection.execute_batch("PRAGMA incremental_vacuum(2048)").is_ok() {
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+        self.take_reserve()
     }
 
     fn idle(&mut self) -> Result<(), BackendError> {

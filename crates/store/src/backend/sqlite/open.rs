@@ -88,7 +88,7 @@ fn open_once(path: &Path) -> Result<Attempt, OpenError> {
     if format > FORMAT {
         return Err(OpenError::NewerFormat { path: path.to_owned(), found: format, known: FORMAT });
     }
-    if let Err(error) = configure(&connection) {
+    if let Err(error) = configure(&connection, format) {
         return classify(path, &error, Loaded::default());
     }
     if format == FORMAT {
@@ -142,10 +142,15 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn configure(connection: &Connection) -> rusqlite::Result<()> {
+fn configure(connection: &Connection, format: i64) -> rusqlite::Result<()> {
+    if format == 0 {
+        // Only possible before the first page is written. Lets a full disk get back what was removed.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    }
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    connection
-        .execute_batch("PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
+    connection.execute_batch(
+        "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
+    )?;
     connection.query_row(&format!("PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"), [], |_| Ok(()))
 }
 
@@ -291,6 +296,11 @@ fn prepare_file(path: &Path) -> io::Result<()> {
 
 pub(super) fn write_reserve(path: &Path, len: u64) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len) {
+        Ok(()) => return Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+    }
     let block = [0x2e_u8; 64 << 10];
     let mut left = len;
     while left > 0 {
