@@ -1,1 +1,46 @@
-//! What to do next with a pod: desired, observed, memory and now in, actions out
+//! What to do next with a pod: (desired, observed, memory, now) in, actions out.
+//!
+//! The node agent observes, calls [`plan`], carries out the actions, tells [`PodMemory`] what came of them, and calls
+//! [`plan`] again. It decides nothing by itself. [`status`] turns the same view into the status that the API shows.
+//! The crate performs no IO and reads no clock: time comes in as [`Now`].
+//!
+//! | file | decides |
+//! |---|---|
+//! | `plan.rs` | which of the two halves below applies |
+//! | `plan/start.rs` | sandbox, init containers, sidecars, containers, restarts |
+//! | `plan/stop.rs` | who is stopped when, and what is cleared away |
+//! | `restart.rs` | whether a container that ended starts again |
+//! | `backoff.rs` | how long it waits before it does |
+//! | `instance.rs` | what is the latest instance of a container, from runtime and memory together |
+//! | `phase.rs`, `status.rs`, `conditions.rs` | what the API shows |
+
+mod backoff;
+mod clock;
+mod conditions;
+mod containers;
+mod instance;
+mod memory;
+mod observed;
+mod phase;
+mod plan;
+mod restart;
+mod status;
+
+pub mod reasons;
+
+pub use backoff::Backoff;
+pub use clock::{BootTime, Now};
+pub use containers::{ContainerRole, PodContainer, pod_container, pod_containers};
+pub use instance::{Exit, Instance, latest_instance};
+pub use memory::{
+    ContainerMemory, ExitRecord, PodMemory, SandboxFailure, StartFailure, StartRecord, StopCause, StopIntent,
+    StopOrder,
+};
+pub use observed::{ContainerHealth, ContainerPhase, Health, ObservedContainer, ObservedSandbox, RuntimePod};
+pub use phase::{PodPhase, pod_phase};
+pub use plan::{Action, KillReason, Plan, PodView, plan};
+pub use restart::{RestartPolicy, will_restart};
+pub use status::{NodeIdentity, status};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! The reasons and fixed messages that [`crate::status`] writes, in Kubernetes' words.
+
+/// Waiting: nothing has been tried yet.
+pub const CONTAINER_CREATING: &str = "ContainerCreating";
+/// Waiting: init containers run first.
+pub const POD_INITIALIZING: &str = "PodInitializing";
+/// Waiting: a restart waits for its back-off.
+pub const CRASH_LOOP_BACK_OFF: &str = "CrashLoopBackOff";
+/// Terminated: exit status 0.
+pub const COMPLETED: &str = "Completed";
+/// Terminated: any other exit status.
+pub const ERROR: &str = "Error";
+/// Terminated: the process could not be started.
+pub const START_ERROR: &str = "StartError";
+/// Terminated: the runtime no longer knows the container.
+pub const CONTAINER_STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
+/// Message of [`CONTAINER_STATUS_UNKNOWN`] while the pod lives.
+pub const COULD_NOT_BE_LOCATED: &str =
+    "The container could not be located when the pod was deleted.  The container used to be Running";
+/// Message of [`CONTAINER_STATUS_UNKNOWN`] of a container that had not ended when its pod had.
+pub const COULD_NOT_BE_LOCATED_AT_END: &str =
+    "The container could not be located when the pod was terminated";
+/// Pod: active for longer than `activeDeadlineSeconds`.
+pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+/// Message of [`DEADLINE_EXCEEDED`].
+pub const DEADLINE_EXCEEDED_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
+/// Condition: some init containers have not completed.
+pub const CONTAINERS_NOT_INITIALIZED: &str = "ContainersNotInitialized";
+/// Condition: some containers are not ready.
+pub const CONTAINERS_NOT_READY: &str = "ContainersNotReady";
+/// Condition: a readiness gate is missing or false.
+pub const READINESS_GATES_NOT_READY: &str = "ReadinessGatesNotReady";
+/// Condition: the pod succeeded.
+pub const POD_COMPLETED: &str = "PodCompleted";
+/// Condition: the pod failed.
+pub const POD_FAILED: &str = "PodFailed";
