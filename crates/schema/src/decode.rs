@@ -1,8 +1,19 @@
-//! Walker 1: bytes to a tree that has exactly the fields of a type, in upstream's words.
+//! Walker 1: JSON to a tree that has exactly the fields of a type, in upstream's words: unknown and duplicate fields,
+//! values of the wrong type, and the zero values that Go writes for what was left out.
 
-use serde_json::Value;
+mod scalar;
+mod zero;
 
-use crate::table::Type;
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::json::Json;
+use crate::table::{Field, Shape, Special, Type};
+use zero::{is_empty, zero};
+
+/// Most unknown and duplicate fields that are told.
+const PROBLEM_LIMIT: usize = 100;
 
 /// What happens to fields that the type does not have and to duplicate fields: the query parameter `fieldValidation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,28 +69,53 @@ pub struct TypeMeta {
     pub kind: String,
 }
 
-/// Reads `apiVersion` and `kind` of a JSON object without looking at anything else.
+/// Reads `apiVersion` and `kind` of a JSON object without looking at its other fields.
 ///
 /// # Errors
 ///
 /// Bytes that are not a JSON object, or the two fields with another type than string.
 pub fn peek_type_meta(bytes: &[u8]) -> Result<TypeMeta, DecodeError> {
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| DecodeError::Syntax { message: error.to_string() })?;
-    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Ok(TypeMeta { api_version: text("apiVersion"), kind: text("kind") })
+    let prefix = "couldn't get version/kind; json parse error:";
+    let mismatch = |given: &str, place: &str| DecodeError::Mismatch {
+        message: format!("{prefix} json: cannot unmarshal {given} into Go {place}"),
+    };
+    let tree =
+        Json::parse(bytes).map_err(|message| DecodeError::Syntax { message: format!("{prefix} {message}") })?;
+    let fields = match tree {
+        Json::Object(fields) => fields,
+        Json::Null => Vec::new(),
+        other => {
+            let go_type = r#"value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+            return Err(mismatch(described(&other), go_type));
+        }
+    };
+    let mut meta = TypeMeta::default();
+    for (key, value) in fields {
+        let slot = match key.as_ref() {
+            "apiVersion" => &mut meta.api_version,
+            "kind" => &mut meta.kind,
+            _ => continue,
+        };
+        match value {
+            Json::String(text) => *slot = text.into_owned(),
+            Json::Null => {}
+            other => {
+                return Err(mismatch(described(&other), &format!("struct field .{key} of type string")));
+            }
+        }
+    }
+    Ok(meta)
 }
 
 /// Decodes the JSON of one object.
 ///
 /// # Errors
 ///
-/// Bytes that are not JSON (invalid UTF-8, deeper than 10,000 levels and numbers that no float holds included), the
+/// Bytes that are not JSON (invalid UTF-8, deeper than 120 levels and numbers that no float holds included), the
 /// first value of the wrong type, and under [`FieldValidation::Strict`] all unknown and duplicate fields.
 pub fn decode(ty: Type, bytes: &[u8], validation: FieldValidation) -> Result<Decoded, DecodeError> {
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| DecodeError::Syntax { message: error.to_string() })?;
-    decode_value(ty, &value, validation)
+    let tree = Json::parse(bytes).map_err(|message| DecodeError::Syntax { message })?;
+    walk(ty, &tree, validation, Words::Json)
 }
 
 /// Decodes one object from a tree, such as one that was read from YAML.
@@ -88,8 +124,8 @@ pub fn decode(ty: Type, bytes: &[u8], validation: FieldValidation) -> Result<Dec
 ///
 /// As [`decode`].
 pub fn decode_value(ty: Type, value: &Value, validation: FieldValidation) -> Result<Decoded, DecodeError> {
-    let _ = (ty, validation);
-    Ok(Decoded { value: value.clone(), warnings: Vec::new() })
+    let tree = Json::from_value(value).map_err(|message| DecodeError::Syntax { message })?;
+    walk(ty, &tree, validation, Words::Json)
 }
 
 /// Decodes the result of a patch. Wrong types are told in other words than in [`decode`]: `unrecognized type: int32`.
@@ -98,5 +134,281 @@ pub fn decode_value(ty: Type, value: &Value, validation: FieldValidation) -> Res
 ///
 /// As [`decode`].
 pub fn convert_unstructured(ty: Type, value: &Value, validation: FieldValidation) -> Result<Decoded, DecodeError> {
-    decode_value(ty, value, validation)
+    let tree = Json::from_value(value).map_err(|message| DecodeError::Syntax { message })?;
+    walk(ty, &tree, validation, Words::Unstructured)
 }
+
+fn walk(ty: Type, tree: &Json<'_>, validation: FieldValidation, words: Words) -> Result<Decoded, DecodeError> {
+    let mut walker = Walker {
+        words,
+        strict: validation != FieldValidation::Ignore,
+        problems: Vec::new(),
+        seen: HashSet::new(),
+        strict_path: String::new(),
+        fields: Vec::new(),
+        enclosing: None,
+    };
+    let value = walker.value(Shape::Named(ty), tree).map_err(|message| DecodeError::Mismatch { message })?;
+    if validation == FieldValidation::Strict && !walker.problems.is_empty() {
+        return Err(DecodeError::Strict { problems: walker.problems });
+    }
+    Ok(Decoded { value, warnings: walker.problems })
+}
+
+/// Whose sentences tell about wrong types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    /// Go's JSON decoder.
+    Json,
+    /// The conversion of generic trees.
+    Unstructured,
+}
+
+struct Walker {
+    words: Words,
+    strict: bool,
+    problems: Vec<String>,
+    seen: HashSet<String>,
+    /// The path with indices, for unknown and duplicate fields: `spec.containers[0]`.
+    strict_path: String,
+    /// The path without indices, for wrong types.
+    fields: Vec<&'static str>,
+    /// The struct whose field is being decoded.
+    enclosing: Option<&'static str>,
+}
+
+impl Walker {
+    fn problem(&mut self, what: &str, key: &str) {
+        if !self.strict || self.problems.len() >= PROBLEM_LIMIT {
+            return;
+        }
+        let dot = if self.strict_path.is_empty() { "" } else { "." };
+        let text = format!("{what} field \"{}{dot}{key}\"", self.strict_path);
+        if self.seen.insert(text.clone()) {
+            self.problems.push(text);
+        }
+    }
+
+    /// The sentence for a value of the wrong type.
+    fn mismatch(&self, given: &Json<'_>, shape: Shape) -> String {
+        match self.words {
+            Words::Json => self.json_mismatch(described(given), &shape.go_name()),
+            Words::Unstructured => match shape.resolved() {
+                Shape::Map { .. } => format!("cannot restore map from {}", kind_of(given)),
+                Shape::List(_) | Shape::Bytes => format!("cannot restore slice from {}", kind_of(given)),
+                Shape::Named(_) => format!("cannot restore struct from: {}", kind_of(given)),
+                scalar => format!("unrecognized type: {}", scalar.go_name()),
+            },
+        }
+    }
+
+    fn json_mismatch(&self, given: &str, go_type: &str) -> String {
+        match self.enclosing {
+            Some(enclosing) => format!(
+                "json: cannot unmarshal {given} into Go struct field {enclosing}.{} of type {go_type}",
+                self.fields.join(".")
+            ),
+            None => format!("json: cannot unmarshal {given} into Go value of type {go_type}"),
+        }
+    }
+
+    /// Decodes a value of a shape; absent values never come here.
+    fn value(&mut self, shape: Shape, given: &Json<'_>) -> Result<Value, String> {
+        match shape {
+            Shape::Pointer(inner) => {
+                if *given == Json::Null {
+                    Ok(Value::Null)
+                } else {
+                    self.value(inner.shape(), given)
+                }
+            }
+            Shape::Named(ty) => self.named(ty, given),
+            other => self.unnamed(other, other, given),
+        }
+    }
+
+    fn named(&mut self, ty: Type, given: &Json<'_>) -> Result<Value, String> {
+        match (ty.special(), ty.underlying()) {
+            (Some(special), _) => self.special(ty, special, given),
+            (None, Some(underlying)) => match underlying {
+                Shape::Named(behind) => self.named(behind, given),
+                behind => self.unnamed(behind, Shape::Named(ty), given),
+            },
+            (None, None) => self.structure(ty, given),
+        }
+    }
+
+    /// Decodes a list, map or scalar; `declared` is the shape that messages name.
+    fn unnamed(&mut self, shape: Shape, declared: Shape, given: &Json<'_>) -> Result<Value, String> {
+        match (shape, given) {
+            (Shape::Any, given) => self.any(given),
+            (Shape::Map { .. } | Shape::List(_) | Shape::Bytes, Json::Null) => Ok(Value::Null),
+            (Shape::List(inner), Json::Array(items)) => self.list(inner.shape(), items),
+            (Shape::Map { value, .. }, Json::Object(entries)) => self.map(value.shape(), entries),
+            (scalar, given) => self.scalar(scalar, declared, given),
+        }
+    }
+
+    fn list(&mut self, inner: Shape, items: &[Json<'_>]) -> Result<Value, String> {
+        let mut values = Vec::with_capacity(items.len());
+        let length = self.strict_path.len();
+        for (index, item) in items.iter().enumerate() {
+            self.strict_path.push_str(&format!("[{index}]"));
+            values.push(self.element(inner, item)?);
+            self.strict_path.truncate(length);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn map(&mut self, inner: Shape, entries: &[(std::borrow::Cow<'_, str>, Json<'_>)]) -> Result<Value, String> {
+        let mut map = Map::new();
+        let length = self.strict_path.len();
+        for (key, item) in entries {
+            if map.contains_key(key.as_ref()) {
+                self.problem("duplicate", key);
+            }
+            self.push_strict(key);
+            let value = self.element(inner, item)?;
+            self.strict_path.truncate(length);
+            map.insert(key.clone().into_owned(), value);
+        }
+        Ok(Value::Object(map))
+    }
+
+    /// An item of a list or map: null means the zero value.
+    fn element(&mut self, shape: Shape, given: &Json<'_>) -> Result<Value, String> {
+        let value = self.value(shape, given)?;
+        Ok(if value.is_null() { zero(shape) } else { value })
+    }
+
+    fn push_strict(&mut self, key: &str) {
+        if !self.strict_path.is_empty() {
+            self.strict_path.push('.');
+        }
+        self.strict_path.push_str(key);
+    }
+
+    fn structure(&mut self, ty: Type, given: &Json<'_>) -> Result<Value, String> {
+        let entries = match given {
+            Json::Object(entries) => entries,
+            Json::Null => return Ok(zero(Shape::Named(ty))),
+            other => return Err(self.mismatch(other, Shape::Named(ty))),
+        };
+        let fields = ty.fields();
+        let mut slots: Vec<Option<Value>> = vec![None; fields.len()];
+        let mut filled = vec![false; fields.len()];
+        let outer = self.enclosing;
+        let length = self.strict_path.len();
+        // In the order of the document, so that the first problem of the text is the one that is told.
+        for (key, item) in entries {
+            let Some(position) = fields.iter().position(|field| field.json() == key.as_ref()) else {
+                self.problem("unknown", key);
+                continue;
+            };
+            if std::mem::replace(&mut filled[position], true) {
+                self.problem("duplicate", key);
+            }
+            let field = fields[position];
+            self.enclosing = Some(ty.name());
+            self.fields.push(field.json());
+            self.push_strict(key);
+            let value = self.value(field.shape(), item)?;
+            self.strict_path.truncate(length);
+            self.fields.pop();
+            self.enclosing = outer;
+            if *item != Json::Null || !keeps_earlier(field) {
+                slots[position] = (!value.is_null()).then_some(value);
+            }
+        }
+        let mut object = Map::new();
+        for (field, slot) in fields.into_iter().zip(slots) {
+            if let Some(value) = written(field, slot) {
+                object.insert(field.json().to_owned(), value);
+            }
+        }
+        Ok(Value::Object(object))
+    }
+
+    fn special(&mut self, ty: Type, special: Special, given: &Json<'_>) -> Result<Value, String> {
+        match special {
+            Special::RawExtension
+            | Special::FieldsV1
+            | Special::SchemaJson
+            | Special::SchemaOrArray
+            | Special::SchemaOrBool
+            | Special::SchemaOrStrings => self.schema_form(ty, special, given),
+            scalar => scalar::special(scalar, given),
+        }
+    }
+
+    /// Forms that hold any JSON, or a JSON schema in one of several shapes.
+    fn schema_form(&mut self, ty: Type, special: Special, given: &Json<'_>) -> Result<Value, String> {
+        let inner = ty.declared_fields().find(|field| matches!(field.go(), "Schema"));
+        match (special, inner, given) {
+            (Special::SchemaOrArray | Special::SchemaOrBool | Special::SchemaOrStrings, Some(schema), Json::Object(_)) => {
+                self.value(schema.shape(), given)
+            }
+            (Special::SchemaOrArray, Some(schema), Json::Array(items)) => {
+                items.iter().map(|item| self.value(schema.shape(), item)).collect::<Result<Vec<_>, _>>().map(Value::Array)
+            }
+            _ => self.any(given),
+        }
+    }
+
+    fn any(&mut self, given: &Json<'_>) -> Result<Value, String> {
+        given
+            .to_value()
+            .map_err(|number| self.json_mismatch(&format!("number {number}"), "float64"))
+    }
+}
+
+/// Null leaves a scalar field as an earlier duplicate set it; lists, maps and pointers become nil.
+fn keeps_earlier(field: Field) -> bool {
+    matches!(
+        field.shape().resolved(),
+        Shape::String | Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Float64
+    ) && !matches!(field.shape(), Shape::Pointer(_))
+}
+
+/// What Go writes for a field; `None`: nothing.
+fn written(field: Field, value: Option<Value>) -> Option<Value> {
+    let shape = field.shape();
+    let value = value.unwrap_or_else(|| zero(shape));
+    if field.omits_zero() && value.is_null() {
+        return None;
+    }
+    (!(field.omits_empty() && is_empty(shape, &value))).then_some(value)
+}
+
+/// How Go's decoder calls a value of a wrong type.
+fn described(given: &Json<'_>) -> &'static str {
+    match given {
+        Json::Null => "null",
+        Json::Bool(_) => "bool",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
+
+/// The Go kind that a generic tree holds the value in.
+fn kind_of(given: &Json<'_>) -> &'static str {
+    match given {
+        Json::Null => "invalid",
+        Json::Bool(_) => "bool",
+        Json::Number(text) => {
+            if text.parse::<i64>().is_ok() {
+                "int64"
+            } else {
+                "float64"
+            }
+        }
+        Json::String(_) => "string",
+        Json::Array(_) => "slice",
+        Json::Object(_) => "map",
+    }
+}
+
+#[cfg(test)]
+mod tests;

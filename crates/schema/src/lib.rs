@@ -9,6 +9,8 @@
 
 mod decode;
 mod gotext;
+mod gotime;
+mod json;
 mod merge;
 mod resources;
 mod table;
