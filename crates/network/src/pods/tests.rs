@@ -1,0 +1,394 @@
+//! Real pods in namespaces of their own: a namespace plays the machine, another the world beyond it.
+//!
+//! Everything a test makes lives in namespaces that end with its descriptors. Traffic never leaves them.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::*;
+use crate::allocations::Protocol;
+use crate::netlink::{DUMP, Message, NetlinkSocket};
+
+const MACHINE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const BEYOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+
+/// Runs `body` on a thread of its own inside a namespace.
+fn inside<T: Send>(namespace: &OwnedFd, body: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).expect("entered");
+            body()
+        });
+        thread.join().expect("the body does not panic")
+    })
+}
+
+/// A new namespace, or `None` (with the reason printed) where this user may not make one.
+fn namespace() -> Option<OwnedFd> {
+    let made = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map(|()| fs::File::open("/proc/thread-self/ns/net").expect("its file").into())
+    });
+    match made.join().expect("no panic") {
+        Ok(namespace) => Some(namespace),
+        Err(error) => {
+            assert!(
+                std::env::var_os("REQUIRE_PRIVILEGED").is_none(),
+                "cannot make a network namespace: {error}"
+            );
+            eprintln!("skipped: cannot make a network namespace: {error}");
+            None
+        }
+    }
+}
+
+/// A machine with a way out, and directories for its nodes.
+struct Machine {
+    namespace: OwnedFd,
+    beyond: OwnedFd,
+    directories: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Option<Self> {
+        let (machine, beyond) = (namespace()?, namespace()?);
+        let mut outer = Routing::inside(machine.as_fd()).expect("a socket");
+        let mut inner = Routing::inside(beyond.as_fd()).expect("a socket");
+        let link = PodLink {
+            name: "up0",
+            hardware: [2, 0, 0, 0, 0, 1],
+            peer_name: "eth0",
+            peer_hardware: [2, 0, 0, 0, 0, 2],
+            peer_namespace: beyond.as_fd(),
+            mtu: 1400,
+        };
+        outer.apply(&[links::set_up(LOOPBACK), links::make_pod_link(&link)]).expect("a way out");
+        let (near, far) = (outer.link("up0").expect("it").index, inner.link("eth0").expect("it").index);
+        outer
+            .apply(&[
+                links::add_address(near, MACHINE),
+                links::add_pod_route(near, BEYOND, MACHINE),
+                links::add_default_route(near, BEYOND, MACHINE),
+            ])
+            .expect("addresses");
+        // The world beyond knows the machine and nothing behind it: only masqueraded packets are answered.
+        inner
+            .apply(&[
+                links::set_up(LOOPBACK),
+                links::set_up(far),
+                links::add_address(far, BEYOND),
+                links::add_address(far, METADATA),
+                links::add_pod_route(far, MACHINE, BEYOND),
+            ])
+            .expect("addresses");
+        Some(Self { namespace: machine, beyond, directories: tempfile::tempdir().expect("a directory") })
+    }
+
+    fn config(&self, node: &str) -> NetworkConfig {
+        let data_dir = self.directories.path().join(node);
+        fs::create_dir_all(&data_dir).expect("made");
+        NetworkConfig { claims_dir: self.directories.path().join("claims"), ..NetworkConfig::new(data_dir) }
+    }
+
+    fn open(&self, node: &str) -> Network {
+        self.open_with(self.config(node)).expect("the network opens")
+    }
+
+    fn open_with(&self, config: NetworkConfig) -> Result<Network, OpenNetworkError> {
+        inside(&self.namespace, || Network::open(config))
+    }
+
+    fn routing(&self) -> Routing {
+        Routing::inside(self.namespace.as_fd()).expect("a socket")
+    }
+
+    fn link_names(&self) -> Vec<String> {
+        self.routing().links().expect("links").into_iter().map(|link| link.name).collect()
+    }
+
+    fn tables(&self) -> usize {
+        inside(&self.namespace, || {
+            let mut socket =
+                NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER).expect("a socket");
+            socket
+                .dump(&Message::new("list the tables", (10 << 8) | 1, DUMP, &[2, 0, 0, 0]))
+                .expect("tables")
+                .len()
+        })
+    }
+}
+
+struct Pod {
+    namespace: OwnedFd,
+    address: Ipv4Addr,
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+}
+
+fn add_pod(network: &Network, id: &str, ports: &[HostPort]) -> Pod {
+    let namespace = namespace().expect("made before");
+    let pod = now(network.setup_pod(namespace.as_fd(), id, ports)).expect("connected");
+    assert_eq!(pod.limits, [], "this machine has all that pods need");
+    let [IpAddr::V4(address)] = pod.addresses[..] else { panic!("one address: {pod:?}") };
+    Pod { namespace, address }
+}
+
+/// Listens in `server` and connects from `client` to `target`; answers whom the server saw, or `None` if nobody came.
+fn talk(server: &OwnedFd, bind: SocketAddr, client: &OwnedFd, target: SocketAddr) -> Option<IpAddr> {
+    let listener = inside(server, || TcpListener::bind(bind).expect("bound"));
+    let connected = inside(client, || TcpStream::connect_timeout(&target, Duration::from_millis(700)));
+    let mut stream = connected.ok()?;
+    listener.set_nonblocking(true).expect("set");
+    // Connected to somebody, but was it this listener? If so, its end is already in the queue.
+    let (mut accepted, peer) = listener.accept().ok()?;
+    accepted.set_nonblocking(false).expect("set");
+    stream.write_all(b"hello").expect("sent");
+    stream.shutdown(Shutdown::Write).expect("shut");
+    let mut text = String::new();
+    accepted.read_to_string(&mut text).expect("received");
+    assert_eq!(text, "hello");
+    Some(peer.ip())
+}
+
+fn any(port: u16) -> SocketAddr {
+    (Ipv4Addr::UNSPECIFIED, port).into()
+}
+
+fn tcp(host_address: Option<Ipv4Addr>, host_port: u16, pod_port: u16) -> HostPort {
+    HostPort { protocol: Protocol::Tcp, host_address, host_port, pod_port }
+}
+
+#[test]
+fn pods_reach_each_other_the_machine_and_what_is_beyond() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    assert_eq!(network.warnings(), []);
+    let (one, two) = (add_pod(&network, "one", &[]), add_pod(&network, "two", &[]));
+    let node = network.node_address();
+
+    let from = talk(&two.namespace, any(80), &one.namespace, (two.address, 80).into());
+    assert_eq!(from, Some(one.address.into()), "pod to pod");
+    let from = talk(&machine.namespace, any(80), &one.namespace, (node, 80).into());
+    assert_eq!(from, Some(one.address.into()), "pod to machine");
+    let from = talk(&one.namespace, any(80), &machine.namespace, (one.address, 80).into());
+    assert_eq!(from, Some(node), "machine to pod");
+    let from = talk(&machine.beyond, any(80), &one.namespace, (BEYOND, 80).into());
+    assert_eq!(from, Some(MACHINE.into()), "pod to the world, masqueraded");
+    let from = talk(&one.namespace, any(80), &one.namespace, (Ipv4Addr::LOCALHOST, 80).into());
+    assert_eq!(from, Some(Ipv4Addr::LOCALHOST.into()), "pod to its own loopback");
+
+    let mtu = Routing::inside(one.namespace.as_fd()).expect("a socket").link("eth0").expect("eth0").mtu;
+    assert_eq!(mtu, 1400, "that of the way out");
+}
+
+#[test]
+fn link_local_services_of_the_machine_and_beyond_stay_closed() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let pod = add_pod(&network, "one", &[]);
+    let target = (METADATA, 80).into();
+
+    let from = talk(&machine.beyond, any(80), &machine.namespace, target);
+    assert_eq!(from, Some(MACHINE.into()), "the machine itself may ask");
+    assert_eq!(talk(&machine.beyond, any(80), &pod.namespace, target), None, "a pod may not");
+
+    machine.routing().apply(&[links::add_address(LOOPBACK, METADATA)]).expect("added");
+    let from = talk(&machine.namespace, any(80), &machine.namespace, target);
+    assert_eq!(from, Some(METADATA.into()), "a service on the machine itself");
+    assert_eq!(talk(&machine.namespace, any(80), &pod.namespace, target), None, "is closed as well");
+    assert_eq!(
+        talk(&machine.namespace, any(80), &pod.namespace, (GATEWAY, 80).into()),
+        None,
+        "and so is the gateway"
+    );
+}
+
+#[test]
+fn a_pod_cannot_speak_under_the_address_of_another() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let (one, two) = (add_pod(&network, "one", &[]), add_pod(&network, "two", &[]));
+    let mut routing = Routing::inside(one.namespace.as_fd()).expect("a socket");
+    let eth0 = routing.link("eth0").expect("eth0").index;
+    routing.apply(&[links::add_address(eth0, two.address)]).expect("added");
+    let received = inside(&machine.namespace, || {
+        let receiver = std::net::UdpSocket::bind(any(9)).expect("bound");
+        receiver.set_read_timeout(Some(Duration::from_millis(300))).expect("set");
+        inside(&one.namespace, || {
+            let forged = std::net::UdpSocket::bind((two.address, 0)).expect("bound");
+            forged.send_to(b"forged", (network.node_address(), 9)).expect("sent");
+            let honest = std::net::UdpSocket::bind((one.address, 0)).expect("bound");
+            honest.send_to(b"honest", (network.node_address(), 9)).expect("sent");
+        });
+        let mut text = [0; 16];
+        let (length, from) = receiver.recv_from(&mut text).expect("the honest one arrives");
+        (String::from_utf8_lossy(&text[..length]).into_owned(), from.ip())
+    });
+    assert_eq!(received, ("honest".to_owned(), IpAddr::V4(one.address)));
+}
+
+#[test]
+fn host_ports_lead_to_the_pod_from_everywhere() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let server =
+        add_pod(&network, "server", &[tcp(None, 8080, 80), tcp(Some(Ipv4Addr::LOCALHOST), 8081, 80)]);
+    let client = add_pod(&network, "client", &[]);
+    let node = network.node_address();
+    let to_server = |from: &OwnedFd, target: SocketAddr| talk(&server.namespace, any(80), from, target);
+
+    assert_eq!(
+        to_server(&machine.beyond, (MACHINE, 8080).into()),
+        Some(BEYOND.into()),
+        "from beyond, with its address"
+    );
+    assert_eq!(
+        to_server(&machine.namespace, (Ipv4Addr::LOCALHOST, 8080).into()),
+        Some(node),
+        "from the machine's loopback"
+    );
+    assert!(
+        to_server(&machine.namespace, (MACHINE, 8080).into()).is_some(),
+        "from the machine, over its address"
+    );
+    assert_eq!(
+        to_server(&client.namespace, (MACHINE, 8080).into()),
+        Some(client.address.into()),
+        "from another pod"
+    );
+    assert_eq!(to_server(&server.namespace, (node, 8080).into()), Some(node), "from the pod itself");
+    assert!(
+        to_server(&machine.namespace, (Ipv4Addr::LOCALHOST, 8081).into()).is_some(),
+        "only loopback: from loopback"
+    );
+    assert_eq!(to_server(&machine.beyond, (MACHINE, 8081).into()), None, "only loopback: not from beyond");
+
+    let other = namespace().expect("made before");
+    let refused = now(network.setup_pod(other.as_fd(), "other", &[tcp(None, 8080, 1)])).expect_err("taken");
+    assert_eq!(refused.to_string(), "host port 8080/Tcp is taken by pod sandbox server");
+    assert_eq!(now(network.pod("other")), None, "and leaves nothing");
+
+    now(network.teardown_pod("server")).expect("taken down");
+    assert_eq!(to_server(&machine.beyond, (MACHINE, 8080).into()), None, "closed with the pod");
+}
+
+#[test]
+fn pods_survive_the_node_and_a_damaged_file() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let range = network.range();
+    let pod = add_pod(&network, "one", &[tcp(None, 8080, 80)]);
+    drop(network);
+
+    let network = machine.open("node");
+    assert_eq!(network.range(), range);
+    assert_eq!(now(network.pod("one")).expect("known").addresses, [IpAddr::V4(pod.address)]);
+    let from = talk(&pod.namespace, any(80), &machine.beyond, (MACHINE, 8080).into());
+    assert_eq!(from, Some(BEYOND.into()), "host ports are open again");
+    drop(network);
+
+    let file = machine.config("node").data_dir.join("network/pods.json");
+    fs::write(&file, "{\"version\":1,\"ra").expect("damaged");
+    let network = machine.open("node");
+    assert!(
+        matches!(network.warnings(), [NetworkWarning::AllocationsDamaged { .. }]),
+        "{:?}",
+        network.warnings()
+    );
+    assert_eq!(network.range(), range, "the claim remembers the range");
+    assert_eq!(
+        now(network.pod("one")).expect("the link remembers the pod").addresses,
+        [IpAddr::V4(pod.address)]
+    );
+    assert_ne!(add_pod(&network, "two", &[]).address, pod.address);
+    assert!(talk(&pod.namespace, any(80), &machine.namespace, (pod.address, 80).into()).is_some());
+}
+
+#[test]
+fn what_a_former_life_left_is_taken_down_and_nothing_else() {
+    let Some(machine) = Machine::new() else { return };
+    let (network, neighbour) = (machine.open("node"), machine.open("neighbour"));
+    assert!(!network.range().overlaps(&neighbour.range()));
+    let _pods =
+        [add_pod(&network, "stays", &[]), add_pod(&network, "goes", &[]), add_pod(&neighbour, "other", &[])];
+    let before = machine.link_names().len();
+    let gone = now(network.retain_pods(BTreeSet::from(["stays".to_owned()]))).expect("retained");
+    assert_eq!(gone, ["goes"]);
+    assert_eq!(machine.link_names().len(), before - 1);
+    assert!(now(network.pod("stays")).is_some());
+    assert!(now(neighbour.pod("other")).is_some());
+}
+
+#[test]
+fn a_pod_is_connected_again_and_taken_down_twice() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let pod = add_pod(&network, "one", &[]);
+    let restarted = add_pod(&network, "one", &[]);
+    assert_eq!(restarted.address, pod.address, "a sandbox keeps its address in a new namespace");
+    assert!(talk(&restarted.namespace, any(80), &machine.namespace, (pod.address, 80).into()).is_some());
+    now(network.teardown_pod("one")).expect("once");
+    now(network.teardown_pod("one")).expect("twice");
+    now(network.teardown_pod("never")).expect("or never");
+
+    let pod = add_pod(&network, "two", &[]);
+    drop(pod);
+    now(network.teardown_pod("two")).expect("also when its namespace went first");
+}
+
+#[test]
+fn two_nodes_never_share_a_range() {
+    let Some(machine) = Machine::new() else { return };
+    let second = fs::canonicalize(machine.config("second").data_dir).expect("exists");
+    let wish = NodeIdentity::of_data_dir(&second).candidate_ranges().next().expect("a candidate");
+    let first =
+        machine.open_with(NetworkConfig { range: Some(wish), ..machine.config("first") }).expect("opens");
+    let other = machine.open("second");
+    assert_eq!(first.range(), wish);
+    assert_ne!(other.range(), wish, "its first wish is taken");
+    let refused =
+        machine.open_with(NetworkConfig { range: Some(wish), ..machine.config("third") }).expect_err("taken");
+    assert!(refused.to_string().contains(&wish.to_string()), "{refused}");
+
+    let (one, two) = (add_pod(&first, "one", &[]), add_pod(&other, "two", &[]));
+    assert!(
+        talk(&two.namespace, any(80), &one.namespace, (two.address, 80).into()).is_some(),
+        "they reach each other"
+    );
+}
+
+#[test]
+fn a_range_that_the_machine_routes_elsewhere_is_left_alone() {
+    let Some(machine) = Machine::new() else { return };
+    let data_dir = fs::canonicalize(machine.config("node").data_dir).expect("exists");
+    let wish = NodeIdentity::of_data_dir(&data_dir).candidate_ranges().next().expect("a candidate");
+    let up0 = machine.routing().link("up0").expect("up0").index;
+    let office = wish.nth(77).expect("inside");
+    machine.routing().apply(&[links::add_pod_route(up0, office, MACHINE)]).expect("a route of the office");
+    assert_ne!(machine.open("node").range(), wish);
+}
+
+#[test]
+fn cleaning_up_leaves_the_machine_as_it_was() {
+    let Some(machine) = Machine::new() else { return };
+    let routes = || machine.routing().routes().expect("routes").len();
+    let forwarding = || inside(&machine.namespace, || fs::read_to_string(FORWARDING).expect("readable"));
+    inside(&machine.namespace, || fs::write(FORWARDING, "0")).expect("set");
+    let before = (machine.link_names(), routes(), machine.tables(), forwarding());
+    let (network, neighbour) = (machine.open("node"), machine.open("neighbour"));
+    let _pods = [add_pod(&network, "one", &[tcp(None, 8080, 80)]), add_pod(&network, "two", &[])];
+    assert_eq!(machine.tables(), 2);
+    assert_eq!(forwarding().trim(), "1");
+    now(network.cleanup()).expect("cleaned up");
+    assert_eq!(forwarding().trim(), "1", "the neighbour still needs it");
+    now(neighbour.cleanup()).expect("cleaned up");
+    assert_eq!((machine.link_names(), routes(), machine.tables(), forwarding()), before);
+    assert!(!machine.directories.path().join("claims").exists());
+}
