@@ -197,12 +197,12 @@ impl Rule {
     }
 
     /// The packet came in over a link whose name begins so.
-    pub(crate) fn from_links(self, prefix: &str) -> Self {
+    pub(crate) fn in_from_links(self, prefix: &str) -> Self {
         self.load_meta(6).compare(true, prefix.as_bytes().to_vec())
     }
 
     /// The packet goes out over a link whose name begins so.
-    pub(crate) fn to_links(self, prefix: &str) -> Self {
+    pub(crate) fn out_to_links(self, prefix: &str) -> Self {
         self.load_meta(7).compare(true, prefix.as_bytes().to_vec())
     }
 
@@ -222,22 +222,22 @@ impl Rule {
     }
 
     /// The source address is in the range.
-    pub(crate) fn from_range(self, range: AddressRange) -> Self {
+    pub(crate) fn source_in(self, range: AddressRange) -> Self {
         self.address_in(12, range, true)
     }
 
     /// The destination address is in the range.
-    pub(crate) fn to_range(self, range: AddressRange) -> Self {
+    pub(crate) fn destination_in(self, range: AddressRange) -> Self {
         self.address_in(16, range, true)
     }
 
     /// The destination address is not in the range.
-    pub(crate) fn beyond_range(self, range: AddressRange) -> Self {
+    pub(crate) fn destination_beyond(self, range: AddressRange) -> Self {
         self.address_in(16, range, false)
     }
 
     /// The destination address is exactly this.
-    pub(crate) fn to_address(self, address: Ipv4Addr) -> Self {
+    pub(crate) fn destination_is(self, address: Ipv4Addr) -> Self {
         self.load_payload(1, 16, 4).compare(true, address.octets().to_vec())
     }
 
@@ -250,7 +250,7 @@ impl Rule {
     }
 
     /// The destination is an address of this machine.
-    pub(crate) fn to_this_machine(self) -> Self {
+    pub(crate) fn destination_is_local(self) -> Self {
         const RESULT_ADDRESS_TYPE: u32 = 3;
         const OF_DESTINATION: u32 = 2;
         const LOCAL: u32 = 2;
@@ -265,7 +265,7 @@ impl Rule {
     }
 
     /// The packet is for that port of that protocol.
-    pub(crate) fn to_port(self, protocol: TransportNumber, port: u16) -> Self {
+    pub(crate) fn destination_port(self, protocol: TransportNumber, port: u16) -> Self {
         self.load_meta(16)
             .compare(true, vec![protocol.0])
             .load_payload(2, 2, 2)

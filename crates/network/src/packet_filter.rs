@@ -67,12 +67,12 @@ impl PacketFilter {
             make_base_chain(table, "arriving", ChainType::Nat, Hook::Prerouting, -100),
             make_base_chain(table, "leaving", ChainType::Nat, Hook::Output, -100),
             make_base_chain(table, "way_out", ChainType::Nat, Hook::Postrouting, 100),
-            Rule::new(table, "guard").from_links(links).to_range(loopback).drop_it(),
-            Rule::new(table, "guard").from_links(links).to_range(link_local).drop_it(),
-            Rule::new(table, "forward").from_links(links).to_range(link_local).drop_it(),
+            Rule::new(table, "guard").in_from_links(links).destination_in(loopback).drop_it(),
+            Rule::new(table, "guard").in_from_links(links).destination_in(link_local).drop_it(),
+            Rule::new(table, "forward").in_from_links(links).destination_in(link_local).drop_it(),
             Rule::new(table, "way_out").addresses_in_set(ITSELF).masquerade(),
-            Rule::new(table, "way_out").from_range(loopback).to_links(links).masquerade(),
-            Rule::new(table, "way_out").from_range(range).beyond_range(range).masquerade(),
+            Rule::new(table, "way_out").source_in(loopback).out_to_links(links).masquerade(),
+            Rule::new(table, "way_out").source_in(range).destination_beyond(range).masquerade(),
         ]
     }
 
@@ -97,20 +97,20 @@ impl PacketFilter {
             flush_chain(table, HOST_PORTS),
             flush_chain(table, "arriving"),
             flush_chain(table, "leaving"),
-            Rule::new(table, "arriving").to_this_machine().jump(HOST_PORTS),
-            Rule::new(table, "leaving").to_this_machine().jump(HOST_PORTS),
+            Rule::new(table, "arriving").destination_is_local().jump(HOST_PORTS),
+            Rule::new(table, "leaving").destination_is_local().jump(HOST_PORTS),
         ];
         for (address, port) in pods.host_ports() {
             let mut rule = Rule::new(table, HOST_PORTS);
             if let Some(host_address) = port.host_address {
-                rule = rule.to_address(host_address);
+                rule = rule.destination_is(host_address);
             }
             let protocol = TransportNumber(match port.protocol {
                 Protocol::Tcp => 6,
                 Protocol::Udp => 17,
                 Protocol::Sctp => 132,
             });
-            changes.push(rule.to_port(protocol, port.host_port).redirect_to(address, port.pod_port));
+            changes.push(rule.destination_port(protocol, port.host_port).redirect_to(address, port.pod_port));
         }
         commit(&mut self.socket, changes)
     }
