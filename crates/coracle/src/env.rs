@@ -1,12 +1,207 @@
-//! The command `coracle env`.
+//! The command `coracle env`: what each container gets, from files or from a running pod.
+//!
+//! Exit statuses: 0; 1 when `--strict` and a finding of warning level or above; 2 when input cannot be read.
 
+mod decode;
+mod dotenv;
+mod excerpt;
+mod explain;
+mod local_images;
+mod output;
+mod record;
+mod running;
+mod sources;
+mod table;
+mod workload;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use api::FeatureGates;
+use environment::{Reveal, Severity};
+
+use crate::input::{Input, InputError};
+use explain::{Explanation, Settings};
 
 /// Arguments of `coracle env`.
 #[derive(clap::Args)]
-pub(crate) struct EnvArgs {}
+#[command(after_help = EXAMPLES)]
+pub(crate) struct EnvArgs {
+    /// A running pod: `pod/NAME`.
+    #[arg(value_name = "pod/NAME", required_unless_present = "files", conflicts_with = "files")]
+    pod: Option<String>,
+    /// A file with manifests; `-` is standard input. May be given several times.
+    #[arg(short = 'f', long = "file", value_name = "FILE", num_args = 1..)]
+    files: Vec<PathBuf>,
+    /// Only this container.
+    #[arg(short, long, value_name = "NAME")]
+    container: Option<String>,
+    /// Namespace of the pod, and of objects that name none [default: `default`, or the kubeconfig's].
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// The form of the output.
+    #[arg(short, long, value_enum, default_value_t = OutputForm::Table, value_name = "FORM")]
+    output: OutputForm,
+    /// Show values that come from Secrets.
+    #[arg(long)]
+    show_secrets: bool,
+    /// End with status 1 if there is a finding of warning level or above.
+    #[arg(long)]
+    strict: bool,
+    /// Feature gates, such as `RelaxedEnvironmentVariableValidation=false,EnvFiles=true`.
+    #[arg(long, value_name = "GATES", default_value = "")]
+    feature_gates: String,
+    /// Syntax of env files.
+    #[arg(long, value_enum, default_value_t = SyntaxName::Default, value_name = "SYNTAX")]
+    env_file_syntax: SyntaxName,
+    /// Directory whose images are looked up [default: /var/lib/coracle].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "Examples:
+  coracle env -f pod.yaml                      every container of a manifest, nothing is run
+  helm template ./chart | coracle env -f -     whatever a generator writes
+  coracle env -f app.yaml -c web -o json       one container, for programs (docs/environment-record.md)
+  coracle env -f app.yaml --strict             for CI: status 1 on a warning
+  coracle env pod/web -n shop                  what a running pod really got";
+
+/// The forms of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OutputForm {
+    /// A table for each container, findings below it.
+    Table,
+    /// The environment record as JSON.
+    Json,
+    /// The environment record as YAML.
+    Yaml,
+    /// The known variables in Kubernetes' env file syntax.
+    Dotenv,
+}
+
+/// The names of the env file syntaxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SyntaxName {
+    /// KEY=VALUE, and values in single quotes as Kubernetes reads them.
+    Default,
+    /// KEY=VALUE only (RFC 2).
+    Rfc2,
+    /// Values in single quotes only, as Kubernetes 1.36 reads them.
+    Kubernetes,
+}
+
+impl From<SyntaxName> for envfile::Syntax {
+    fn from(name: SyntaxName) -> Self {
+        match name {
+            SyntaxName::Default => Self::Default,
+            SyntaxName::Rfc2 => Self::Rfc2,
+            SyntaxName::Kubernetes => Self::Kubernetes,
+        }
+    }
+}
+
+/// What ends the command early.
+#[derive(Debug, thiserror::Error)]
+enum EnvError {
+    #[error("{0}")]
+    Input(#[from] InputError),
+    #[error("--feature-gates: {0}")]
+    FeatureGates(#[from] api::FeatureGatesError),
+    #[error("no container is called {name}")]
+    NoSuchContainer { name: String, known: Vec<String> },
+    #[error("{0}")]
+    Running(#[from] running::RunningError),
+}
+
+impl EnvError {
+    fn hint(&self) -> String {
+        match self {
+            Self::Input(error) => error.hint().to_owned(),
+            Self::FeatureGates(_) => "write NAME=true or NAME=false, separated by commas".to_owned(),
+            Self::NoSuchContainer { known, .. } if known.is_empty() => {
+                "the input has no container".to_owned()
+            }
+            Self::NoSuchContainer { known, .. } => format!("the containers are {}", known.join(", ")),
+            Self::Running(error) => error.hint(),
+        }
+    }
+}
 
 /// Runs the command.
-pub(crate) fn run(_args: EnvArgs) -> ExitCode {
-    ExitCode::FAILURE
+pub(crate) fn run(args: EnvArgs) -> ExitCode {
+    let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+    match explain(&args) {
+        Ok(explanation) => finish(&args, &explanation, colour),
+        Err(error) => {
+            anstream::eprintln!("error: {}", excerpt::chain(&error));
+            anstream::eprintln!("  hint: {}", error.hint());
+            ExitCode::from(2)
+        }
+    }
 }
+
+fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
+    let gates = FeatureGates::parse(&args.feature_gates)?;
+    let mut explanation = match &args.pod {
+        Some(pod) => running::explain(&running::Question {
+            pod,
+            namespace: args.namespace.as_deref(),
+            container: args.container.as_deref(),
+            show_secrets: args.show_secrets,
+        })?,
+        None => {
+            let input = Input::read(&args.files)?;
+            let images = local_images::LocalImages::open(args.data_dir.as_deref());
+            let settings = Settings {
+                namespace: args.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+                gates: environment::Gates {
+                    env_files: gates.env_files,
+                    relaxed_names: gates.relaxed_environment_variable_validation,
+                },
+                env_file_syntax: args.env_file_syntax.into(),
+                reveal: if args.show_secrets { Reveal::Secrets } else { Reveal::Nothing },
+            };
+            explain::explain(&input, &images, &settings)
+        }
+    };
+    if let Some(name) = &args.container {
+        let known = explanation.keep_container(name);
+        if explanation.pods.is_empty() && explanation.mistakes.is_empty() {
+            return Err(EnvError::NoSuchContainer { name: name.clone(), known });
+        }
+    }
+    Ok(explanation)
+}
+
+/// Prints everything and decides the exit status.
+fn finish(args: &EnvArgs, explanation: &Explanation, colour: bool) -> ExitCode {
+    let text = match args.output {
+        OutputForm::Table => table::render(explanation, colour),
+        OutputForm::Json => output::json(explanation),
+        OutputForm::Yaml => output::yaml(explanation),
+        OutputForm::Dotenv => dotenv::render(explanation),
+    };
+    // A closed pipe (`| head`) is no failure of ours.
+    let _ = std::io::Write::write_all(&mut anstream::stdout(), text.as_bytes());
+    let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    for mistake in &explanation.mistakes {
+        anstream::eprintln!("{}", mistake.render(colour));
+    }
+    if explanation.pods.is_empty() && explanation.mistakes.is_empty() && args.output == OutputForm::Table {
+        anstream::eprintln!("the input holds no pod and no pod template");
+    }
+    exit_status(explanation, args.strict)
+}
+
+fn exit_status(explanation: &Explanation, strict: bool) -> ExitCode {
+    if !explanation.mistakes.is_empty() {
+        return ExitCode::from(2);
+    }
+    if strict && explanation.worst_severity() >= Some(Severity::Warning) {
+        return ExitCode::from(1);
+    }
+    ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests;

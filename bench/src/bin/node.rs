@@ -1,0 +1,181 @@
+//! Measures a whole node from outside: start, first output, create to running, memory.
+//!
+//! `cargo run --release -p bench --bin node -- target/release/coracle` (as root); prints one line for each figure:
+//! minimum, median, 95th percentile and maximum of the runs. `docs/benchmarks.md` says what the figures mean.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+
+const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME"},"spec":{"restartPolicy":"Never","terminationGracePeriodSeconds":0,
+"containers":[{"name":"c","image":"coracle.dev/host","command":["/bin/sleep","1000"]}]}}"#;
+
+fn main() -> ExitCode {
+    let binary = std::env::args().nth(1).map_or_else(|| PathBuf::from("target/release/coracle"), PathBuf::from);
+    let runs = std::env::args().nth(2).and_then(|text| text.parse().ok()).unwrap_or(20);
+    match measure(&binary, runs) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn measure(binary: &Path, runs: usize) -> Outcome<()> {
+    println!("binary: {:.1} MiB", std::fs::metadata(binary)?.len() as f64 / 1_048_576.0);
+    let place = tempfile::tempdir()?;
+    let mut starts = Vec::new();
+    for number in 0..runs {
+        let started = Instant::now();
+        let node = Node::up(binary, &place.path().join(format!("start{number}")))?;
+        starts.push(started.elapsed());
+        drop(node);
+    }
+    print("up, start to ready, empty directory", starts);
+    let data = place.path().join("run");
+    let manifest = place.path().join("pod.json");
+    std::fs::write(&manifest, POD.replace("NAME", "first").replace("[\"/bin/sleep\",\"1000\"]", "[\"/bin/echo\",\"here\"]"))?;
+    let (mut first, mut whole) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        let started = Instant::now();
+        let mut child = Command::new(binary)
+            .args(["run", "--quiet", "--data-dir"])
+            .arg(&data)
+            .arg(&manifest)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut byte = [0];
+        child.stdout.take().ok_or("no output")?.read_exact(&mut byte)?;
+        first.push(started.elapsed());
+        child.wait()?;
+        whole.push(started.elapsed());
+    }
+    print("run, start to first output", first);
+    print("run, start to end", whole);
+    let node = Node::up(binary, &place.path().join("pods"))?;
+    println!("idle node: {} KiB proportional, {} KiB private", node.memory("Pss:")?, node.memory("Private_Dirty:")?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(pods(&node, runs))
+}
+
+/// Creates and deletes pods one after the other; a watch says when each runs and when it is gone.
+async fn pods(node: &Node, runs: usize) -> Outcome<()> {
+    let config = kube::Config::from_custom_kubeconfig(
+        kube::config::Kubeconfig::read_from(&node.kubeconfig)?,
+        &kube::config::KubeConfigOptions::default(),
+    )
+    .await?;
+    let pods = Api::<Pod>::default_namespaced(kube::Client::try_from(config)?);
+    let mut changes = pin!(watcher(pods.clone(), watcher::Config::default()).default_backoff());
+    let (mut running, mut gone) = (Vec::new(), Vec::new());
+    for number in 0..runs {
+        let name = format!("p{number}");
+        let pod: Pod = serde_json::from_str(&POD.replace("NAME", &name))?;
+        let started = Instant::now();
+        pods.create(&PostParams::default(), &pod).await?;
+        wait(&mut changes, |event| match event {
+            watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => {
+                pod.metadata.name.as_deref() == Some(&name)
+                    && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+            }
+            _ => false,
+        })
+        .await?;
+        running.push(started.elapsed());
+        if number == 0 {
+            println!("shim of one pod: {} KiB private", node.shim_memory()?);
+        }
+        let started = Instant::now();
+        pods.delete(&name, &DeleteParams::default().grace_period(0)).await?;
+        wait(&mut changes, |event| matches!(event, watcher::Event::Delete(pod) if pod.metadata.name.as_deref() == Some(&name)))
+            .await?;
+        gone.push(started.elapsed());
+    }
+    print("pod, create to Running seen by a watch", running);
+    print("pod, delete with grace 0 to gone", gone);
+    Ok(())
+}
+
+async fn wait(
+    changes: &mut std::pin::Pin<&mut impl futures::Stream<Item = Result<watcher::Event<Pod>, watcher::Error>>>,
+    condition: impl Fn(&watcher::Event<Pod>) -> bool,
+) -> Outcome<()> {
+    let seen = async {
+        while let Some(event) = changes.try_next().await? {
+            if condition(&event) {
+                return Ok::<_, watcher::Error>(());
+            }
+        }
+        Ok(())
+    };
+    Ok(tokio::time::timeout(Duration::from_secs(30), seen).await??)
+}
+
+fn print(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1000.0;
+    println!("{what}: min {:.1} p50 {:.1} p95 {:.1} max {:.1} ms (n={})", at(0.0), at(0.5), at(0.95), at(1.0), times.len());
+}
+
+struct Node {
+    child: Child,
+    kubeconfig: PathBuf,
+    data: PathBuf,
+}
+
+impl Node {
+    fn up(binary: &Path, data: &Path) -> Outcome<Self> {
+        let mut child = Command::new(binary)
+            .args(["up", "--listen", "127.0.0.1:0", "--allow-host-image", "--data-dir"])
+            .arg(data)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+        let kubeconfig = line.trim().strip_prefix("export KUBECONFIG=").ok_or("the node did not become ready")?.into();
+        Ok(Self { child, kubeconfig, data: data.to_owned() })
+    }
+
+    fn memory(&self, row: &str) -> Outcome<u64> {
+        row_of(self.child.id(), row)
+    }
+
+    /// Private memory of the process that stands for a pod of this node.
+    fn shim_memory(&self) -> Outcome<u64> {
+        let data = self.data.to_string_lossy().into_owned();
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).into_owned();
+            if pid != self.child.id() && command.contains("shim") && command.contains(&data) {
+                return Ok(row_of(pid, "Private_Dirty:")? + row_of(pid, "Private_Clean:")?);
+            }
+        }
+        Err("there is no shim".into())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn row_of(pid: u32, row: &str) -> Outcome<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = text.lines().find(|line| line.starts_with(row)).ok_or("no such row")?;
+    Ok(line.split_whitespace().nth(1).ok_or("no value")?.parse()?)
+}

@@ -1,0 +1,145 @@
+//! A message with the line of the file that it is about.
+
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use environment::Severity;
+
+/// Longer lines (compact JSON) are not shown; their place is.
+const LONGEST_LINE: usize = 400;
+
+/// A stretch of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The file, as it was named.
+    pub(super) file: String,
+    /// Line, from 1.
+    pub(super) line: u32,
+    /// Column, from 1.
+    pub(super) column: u32,
+    /// The text of the line.
+    pub(super) text: String,
+    /// The bytes of the line that are meant.
+    pub(super) range: Range<usize>,
+}
+
+impl Place {
+    /// The place of a span; of several lines only the first is meant.
+    pub(super) fn of(file: &str, source: &str, span: manifest::Span) -> Self {
+        let range = span.range();
+        let start = range.start.min(source.len());
+        let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = source[start..].find('\n').map_or(source.len(), |length| start + length);
+        let text = source[line_start..line_end].trim_end_matches('\r').to_owned();
+        let end = range.end.clamp(start, line_end) - line_start;
+        let end = end.min(text.len());
+        Self {
+            file: file.to_owned(),
+            line: span.start.line,
+            column: span.start.column,
+            range: (start - line_start).min(end)..end,
+            text,
+        }
+    }
+}
+
+/// Something that makes a part of the input unreadable.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Mistake {
+    /// What is wrong.
+    pub(super) message: String,
+    /// What to do.
+    pub(super) hint: String,
+    /// Where, and what stands there.
+    pub(super) place: Place,
+    /// A few words below the place.
+    pub(super) label: &'static str,
+}
+
+impl Mistake {
+    /// The message with its excerpt.
+    pub(super) fn render(&self, colour: bool) -> String {
+        let message = Message {
+            severity: Severity::Error,
+            code: None,
+            text: &self.message,
+            label: self.label,
+            hint: &self.hint,
+            place: Some(&self.place),
+            field: "",
+        };
+        message.render(colour)
+    }
+}
+
+/// What is said about a place.
+pub(super) struct Message<'m> {
+    pub(super) severity: Severity,
+    /// The stable code of a finding.
+    pub(super) code: Option<&'m str>,
+    pub(super) text: &'m str,
+    pub(super) label: &'m str,
+    pub(super) hint: &'m str,
+    pub(super) place: Option<&'m Place>,
+    /// The field path, shown where there is no place.
+    pub(super) field: &'m str,
+}
+
+impl Message<'_> {
+    /// The message, the line that it is about, and the hint.
+    pub(super) fn render(&self, colour: bool) -> String {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+            Severity::Info => Level::INFO,
+        };
+        let mut title = level.primary_title(self.text);
+        if let Some(code) = self.code {
+            title = title.id(code);
+        }
+        let mut group = Group::with_title(title);
+        match self.place {
+            Some(place) if place.text.len() <= LONGEST_LINE && !place.text.is_empty() => {
+                let mut annotation = AnnotationKind::Primary.span(place.range.clone());
+                if !self.label.is_empty() {
+                    annotation = annotation.label(self.label);
+                }
+                group = group.element(
+                    Snippet::source(place.text.as_str())
+                        .line_start(place.line as usize)
+                        .path(place.file.as_str())
+                        .annotation(annotation),
+                );
+            }
+            Some(place) => {
+                let origin = annotate_snippets::Origin::path(place.file.as_str());
+                group = group.element(origin.line(place.line as usize).char_column(place.column as usize));
+            }
+            None if !self.field.is_empty() => {
+                group = group.element(annotate_snippets::Origin::path(self.field));
+            }
+            None => {}
+        }
+        if !self.hint.is_empty() {
+            group = group.element(Level::HELP.message(self.hint));
+        }
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        renderer.render(&[group])
+    }
+}
+
+/// An error and what caused it, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        // A transparent wrapper repeats its cause.
+        if !text.ends_with(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,75 @@
+//! ConfigMaps, Secrets and Services of the input, as sources of the pods beside them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use environment::{Availability, ConfigMapSource, SecretSource, ServiceSource, Services, Sources};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use serde::de::DeserializeOwned;
+
+use super::decode::{DecodeMistake, decode};
+use crate::input::InputObject;
+
+/// Namespace and name.
+type ObjectKey = (String, String);
+
+/// What the input offers to its pods; of two objects of one name the later one counts, as with `apply`.
+#[derive(Default)]
+pub(super) struct InputSources {
+    config_maps: BTreeMap<ObjectKey, ConfigMapSource>,
+    secrets: BTreeMap<ObjectKey, SecretSource>,
+    services: BTreeMap<ObjectKey, Arc<ServiceSource>>,
+}
+
+impl InputSources {
+    /// Takes an object in, if it is a source.
+    pub(super) fn take(&mut self, object: &InputObject, namespace: &str) -> Result<(), DecodeMistake> {
+        if object.api_version != "v1" {
+            return Ok(());
+        }
+        let key = (namespace.to_owned(), object.name.clone());
+        match object.kind.as_str() {
+            "ConfigMap" => {
+                self.config_maps.insert(key, ConfigMapSource::from(&typed::<ConfigMap>(object)?));
+            }
+            "Secret" => {
+                self.secrets.insert(key, SecretSource::from(&typed::<Secret>(object)?));
+            }
+            "Service" => {
+                let mut service: Service = typed(object)?;
+                service.metadata.namespace = Some(namespace.to_owned());
+                self.services.insert(key, Arc::new(ServiceSource::from_manifest(&service)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The sources of a pod of a namespace; what is not in the input is said to be so.
+    pub(super) fn of_namespace(&self, namespace: &str) -> Sources {
+        let mut services: Vec<Arc<ServiceSource>> = self.services.values().cloned().collect();
+        let kubernetes = ("default".to_owned(), "kubernetes".to_owned());
+        if !self.services.contains_key(&kubernetes) {
+            services.push(Arc::new(ServiceSource::kubernetes_before_run()));
+        }
+        Sources {
+            config_maps: present(&self.config_maps, namespace),
+            secrets: present(&self.secrets, namespace),
+            services: Services::Partial(services),
+            ..Sources::of_files()
+        }
+    }
+}
+
+fn typed<T: DeserializeOwned>(object: &InputObject) -> Result<T, DecodeMistake> {
+    serde_json::from_value(decode(object)?.value)
+        .map_err(|cause| DecodeMistake::unreadable(&object.document.root, cause.to_string()))
+}
+
+fn present<T: Clone>(objects: &BTreeMap<ObjectKey, T>, namespace: &str) -> BTreeMap<String, Availability<T>> {
+    objects
+        .iter()
+        .filter(|((object_namespace, _), _)| object_namespace == namespace)
+        .map(|((_, name), object)| (name.clone(), Availability::Present(object.clone())))
+        .collect()
+}

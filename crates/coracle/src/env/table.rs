@@ -1,0 +1,155 @@
+//! The table for people: one a container, variables in the order that the process sees, findings below.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Effects, Style};
+use environment::State;
+use environment::record::{ContainerRecord, FindingRecord, PodRecord, ValueRecord, VariableRecord};
+
+use super::excerpt::{Message, Place};
+use super::explain::{ContainerNotes, Explanation};
+use super::record::origin_text;
+
+/// Wider cells do not push the next column to the right.
+const WIDEST_CELL: usize = 56;
+
+const HEADING: Style = Style::new().effects(Effects::BOLD);
+const QUIET: Style = Style::new().effects(Effects::DIMMED);
+const SECRET: Style = AnsiColor::Yellow.on_default();
+const UNKNOWN: Style = AnsiColor::Cyan.on_default();
+const MISSING: Style = AnsiColor::Red.on_default();
+
+/// Everything, as text for a terminal or, without colour, for a file.
+pub(super) fn render(explanation: &Explanation, colour: bool) -> String {
+    let mut page = Page { text: String::new(), colour };
+    for (number, pod) in explanation.pods.iter().enumerate() {
+        if number > 0 {
+            page.text.push('\n');
+        }
+        page.pod_heading(&pod.kind, &pod.record);
+        for (container, notes) in pod.record.containers.iter().zip(&pod.containers) {
+            page.container(container, notes);
+        }
+    }
+    page.text
+}
+
+struct Page {
+    text: String,
+    colour: bool,
+}
+
+impl Page {
+    fn styled(&self, style: Style, text: &str) -> String {
+        if self.colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+
+    fn pod_heading(&mut self, kind: &str, record: &PodRecord) {
+        let name = self.styled(HEADING, &printable(&format!("{}/{}", record.namespace, record.name)));
+        let source = record.source.as_ref().map(|source| format!("  {}:{}", source.file, source.line));
+        let source = self.styled(QUIET, &printable(&source.unwrap_or_default()));
+        let _ = writeln!(self.text, "{} {name}{source}", kind.to_lowercase());
+    }
+
+    fn container(&mut self, record: &ContainerRecord, notes: &ContainerNotes) {
+        let name = self.styled(HEADING, &printable(&record.name));
+        let image = match (notes.image.is_empty(), notes.image_is_known) {
+            (true, _) => String::new(),
+            (false, true) => format!("  image {}", notes.image),
+            (false, false) => {
+                format!("  image {}, not on this machine: its own variables are not shown", notes.image)
+            }
+        };
+        let image = self.styled(QUIET, &printable(&image));
+        let _ = writeln!(self.text, "\n{} {name}{image}\n", record.kind.as_str());
+        self.variables(&record.environment);
+        self.words("command", record.command.as_deref());
+        self.words("args", record.args.as_deref());
+        for (finding, place) in record.findings.iter().zip(&notes.places) {
+            self.text.push('\n');
+            self.finding(finding, place.as_ref());
+        }
+    }
+
+    fn variables(&mut self, variables: &[VariableRecord]) {
+        let rows: Vec<[String; 2]> =
+            variables.iter().map(|each| [printable(&each.name), printable(&each.display)]).collect();
+        let width = |column: usize, heading: &str| {
+            let cells =
+                rows.iter().map(|row| row[column].chars().count()).filter(|width| *width <= WIDEST_CELL);
+            cells.max().unwrap_or(0).max(heading.len())
+        };
+        let (name_width, value_width) = (width(0, "VARIABLE"), width(1, "VALUE"));
+        let heading = format!("  {:name_width$}  {:value_width$}  ORIGIN", "VARIABLE", "VALUE");
+        let heading = self.styled(QUIET, &heading);
+        let _ = writeln!(self.text, "{heading}");
+        for ([name, value], variable) in rows.iter().zip(variables) {
+            let style = match variable.state {
+                State::Known => Style::new(),
+                State::Masked => SECRET,
+                State::UnknownUntilRun => UNKNOWN,
+                State::Missing => MISSING,
+            };
+            let padding = " ".repeat(value_width.saturating_sub(value.chars().count()));
+            let value = self.styled(style, value);
+            let origin = self.styled(QUIET, &printable(&origin_of(variable)));
+            let _ = writeln!(self.text, "  {name:name_width$}  {value}{padding}  {origin}");
+        }
+    }
+
+    fn words(&mut self, label: &str, words: Option<&[ValueRecord]>) {
+        let Some(words) = words else { return };
+        let shown: Vec<String> = words.iter().map(|word| format!("{:?}", word.display)).collect();
+        let label = self.styled(QUIET, &format!("{label:7}"));
+        let _ = writeln!(self.text, "  {label}  [{}]", shown.join(", "));
+    }
+
+    fn finding(&mut self, finding: &FindingRecord, place: Option<&Place>) {
+        let message = Message {
+            severity: finding.severity,
+            code: Some(&finding.code),
+            text: &finding.message,
+            label: "",
+            hint: &finding.hint,
+            place,
+            field: &finding.field_path,
+        };
+        let _ = writeln!(self.text, "{}", message.render(self.colour));
+    }
+}
+
+/// Where a variable comes from, what it hides, and whether that is still so.
+fn origin_of(variable: &VariableRecord) -> String {
+    let mut text = origin_text(&variable.origin);
+    for shadowed in &variable.shadowed {
+        let _ = write!(text, ", hides {}", origin_text(&shadowed.origin));
+    }
+    match variable.state {
+        State::Known | State::Masked => {}
+        State::UnknownUntilRun => text.push_str(" (known when it runs)"),
+        State::Missing => text.push_str(" (not in the input)"),
+    }
+    if variable.stale {
+        text.push_str(" (changed since)");
+    }
+    text
+}
+
+/// Text without control characters: a value must neither break the table nor reach the terminal as a command.
+fn printable(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    text.chars().fold(String::with_capacity(text.len() + 8), |mut shown, character| {
+        match character {
+            '\n' => shown.push_str("\\n"),
+            '\t' => shown.push_str("\\t"),
+            '\r' => shown.push_str("\\r"),
+            character if character.is_control() => {
+                let _ = write!(shown, "\\u{{{:x}}}", u32::from(character));
+            }
+            character => shown.push(character),
+        }
+        shown
+    })
+}

@@ -1,0 +1,1 @@
+//! The command's output for whole inputs.
