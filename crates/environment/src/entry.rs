@@ -115,6 +115,41 @@ pub enum Origin {
     },
 }
 
+impl Origin {
+    /// The place in `env`, for what `env` declares.
+    pub fn env_index(&self) -> Option<usize> {
+        match self {
+            Self::Value { index }
+            | Self::FieldRef { index, .. }
+            | Self::ResourceFieldRef { index, .. }
+            | Self::ConfigMapKeyRef { index, .. }
+            | Self::SecretKeyRef { index, .. }
+            | Self::FileKeyRef { index, .. } => Some(*index),
+            Self::Runtime(_)
+            | Self::Image
+            | Self::Service { .. }
+            | Self::EnvFromConfigMap { .. }
+            | Self::EnvFromSecret { .. } => None,
+        }
+    }
+
+    /// The place in `envFrom`, for what `envFrom` brings in.
+    pub fn env_from_index(&self) -> Option<usize> {
+        match self {
+            Self::EnvFromConfigMap { index, .. } | Self::EnvFromSecret { index, .. } => Some(*index),
+            Self::Runtime(_)
+            | Self::Image
+            | Self::Service { .. }
+            | Self::Value { .. }
+            | Self::FieldRef { .. }
+            | Self::ResourceFieldRef { .. }
+            | Self::ConfigMapKeyRef { .. }
+            | Self::SecretKeyRef { .. }
+            | Self::FileKeyRef { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     /// One line for people, such as `env[2] secretKeyRef db key password @71`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,11 +25,14 @@ mod required;
 mod resolve;
 mod secret;
 mod sources;
+mod text;
 mod value;
 
 pub use container::{ContainerKind, ContainerView, containers};
 pub use entry::{Entry, Environment, Origin, Reference, ReferenceTarget, RuntimeVariable, Shadowed};
-pub use error::{FieldRefError, ObjectKind, ResolveError, Unavailable};
+pub use error::{
+    EnvFileProblem, FieldRefError, ObjectKind, ResolveError, ResolveProblem, Subject, Unavailable,
+};
 pub use finding::{Finding, FindingCode, Severity, is_service_variable_name};
 pub use options::{Gates, Limits, Options, ServiceLinksDefault};
 pub use paths::{SubPathError, expand_exec_probe, expand_sub_path};

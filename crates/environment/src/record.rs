@@ -1,8 +1,13 @@
 //! The serialisable record of what containers get (`docs/environment-record.md`).
+//!
+//! `coracle env -o json` prints it and the kubelet keeps it; its shape is a stable interface.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ContainerKind, Severity, State};
+use crate::{
+    Argument, ContainerKind, ContainerView, Entry, Environment, Finding, Origin, Reference, ReferenceTarget,
+    Resolved, Reveal, RuntimeVariable, Severity, Shadowed, State, Value,
+};
 
 /// The whole document: what `coracle env -o json` prints.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -52,7 +57,7 @@ pub struct ContainerRecord {
     pub command: Option<Vec<ValueRecord>>,
     /// `args`; null when the container declares none.
     pub args: Option<Vec<ValueRecord>>,
-    /// Findings.
+    /// Findings, errors first.
     pub findings: Vec<FindingRecord>,
 }
 
@@ -70,11 +75,11 @@ pub struct VariableRecord {
     pub state: State,
     /// Where it comes from.
     pub origin: OriginRecord,
-    /// The references that it used.
+    /// The references that it used, in order.
     pub references: Vec<ReferenceRecord>,
-    /// The definitions that lost.
+    /// The definitions that lost, the strongest first.
     pub shadowed: Vec<ShadowedRecord>,
-    /// Whether its source has changed since the container started.
+    /// Whether its source has changed since the container started; absent when not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
 }
@@ -89,15 +94,112 @@ pub struct ValueRecord {
     pub display: String,
     /// State.
     pub state: State,
+    /// The references that it used, in order.
+    #[serde(default)]
+    pub references: Vec<ReferenceRecord>,
 }
 
-/// Where a variable comes from; which fields are there depends on `kind`.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Where a variable comes from. `kind` says which of the other fields are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum OriginRecord {
+    /// Set by the runtime.
+    Runtime,
+    /// `ENV` of the image.
+    Image,
+    /// A service variable.
+    Service {
+        /// Namespace of the service.
+        namespace: String,
+        /// Name of the service.
+        name: String,
+    },
+    /// A key of an `envFrom` source.
+    EnvFrom {
+        /// Place in `envFrom`.
+        index: usize,
+        /// `configMap` or `secret`.
+        source: SourceKind,
+        /// Name of the object.
+        name: String,
+        /// Key, without the prefix.
+        key: String,
+        /// Resource version that was read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resource_version: Option<String>,
+    },
+    /// A literal value.
+    Value {
+        /// Place in `env`.
+        index: usize,
+    },
+    /// A field of the pod.
+    FieldRef {
+        /// Place in `env`.
+        index: usize,
+        /// Field path.
+        field_path: String,
+    },
+    /// A resource of a container.
+    ResourceFieldRef {
+        /// Place in `env`.
+        index: usize,
+        /// Container.
+        container: String,
+        /// Resource.
+        resource: String,
+        /// Divisor; absent when none is set.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        divisor: Option<String>,
+    },
+    /// A key of a ConfigMap.
+    ConfigMapKeyRef {
+        /// Place in `env`.
+        index: usize,
+        /// Name of the ConfigMap.
+        name: String,
+        /// Key.
+        key: String,
+        /// Resource version that was read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resource_version: Option<String>,
+    },
+    /// A key of a Secret.
+    SecretKeyRef {
+        /// Place in `env`.
+        index: usize,
+        /// Name of the Secret.
+        name: String,
+        /// Key.
+        key: String,
+        /// Resource version that was read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resource_version: Option<String>,
+    },
+    /// A key of an env file.
+    FileKeyRef {
+        /// Place in `env`.
+        index: usize,
+        /// Volume.
+        volume_name: String,
+        /// Path in the volume.
+        path: String,
+        /// Key.
+        key: String,
+        /// Line of the assignment, when the file was read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        line: Option<u32>,
+    },
+}
+
+/// A kind of object that `envFrom` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct OriginRecord {
-    /// `runtime`, `image`, `service`, `envFrom`, `value`, `fieldRef`, `resourceFieldRef`, `configMapKeyRef`,
-    /// `secretKeyRef` or `fileKeyRef`.
-    pub kind: String,
+pub enum SourceKind {
+    /// ConfigMap.
+    ConfigMap,
+    /// Secret.
+    Secret,
 }
 
 /// A reference that a value used.
@@ -106,6 +208,27 @@ pub struct OriginRecord {
 pub struct ReferenceRecord {
     /// Name between the parentheses.
     pub name: String,
+    /// First byte of `$(NAME)` in the unexpanded text.
+    pub start: usize,
+    /// Byte behind its last.
+    pub end: usize,
+    /// What it found.
+    pub found: FoundKind,
+    /// Where the variable that it found comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<OriginRecord>,
+}
+
+/// What a reference found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FoundKind {
+    /// A variable.
+    Variable,
+    /// Perhaps a variable of a source that is not known here.
+    Undecided,
+    /// Nothing: the text stays as it is.
+    Nothing,
 }
 
 /// A definition that lost.
@@ -114,6 +237,12 @@ pub struct ReferenceRecord {
 pub struct ShadowedRecord {
     /// Where it came from.
     pub origin: OriginRecord,
+    /// Value; null unless it is known and may be shown.
+    pub value: Option<String>,
+    /// The form for people.
+    pub display: String,
+    /// State.
+    pub state: State,
 }
 
 /// A finding.
@@ -126,6 +255,9 @@ pub struct FindingRecord {
     pub severity: Severity,
     /// Field path.
     pub field_path: String,
+    /// The variable it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variable: Option<String>,
     /// What is the case.
     pub message: String,
     /// What to do about it; empty when there is nothing to say.
@@ -146,3 +278,193 @@ pub struct PositionRecord {
     /// Column from 1.
     pub column: u32,
 }
+
+impl ContainerRecord {
+    /// The record of one container. `environment` is what the process sees
+    /// ([`crate::compose_process_environment`]); `position` finds the place of a finding in its file.
+    pub fn new(
+        container: &ContainerView<'_>,
+        environment: &Environment,
+        resolved: &Resolved,
+        reveal: Reveal,
+        mut position: impl FnMut(&Finding) -> Option<PositionRecord>,
+    ) -> Self {
+        let list = |list: &Option<Vec<Argument>>| {
+            list.as_ref().map(|list| list.iter().map(|argument| ValueRecord::new(argument, reveal)).collect())
+        };
+        let findings = resolved.findings();
+        Self {
+            name: container.name.to_owned(),
+            kind: container.kind,
+            environment: environment
+                .entries()
+                .iter()
+                .map(|entry| VariableRecord::new(entry, reveal))
+                .collect(),
+            command: list(&resolved.resolution.command),
+            args: list(&resolved.resolution.args),
+            findings: findings.iter().map(|finding| FindingRecord::new(finding, position(finding))).collect(),
+        }
+    }
+
+    /// Marks the variables whose object has another resource version by now, or is gone. `current` answers the
+    /// version of the ConfigMap or Secret of that name as it is now; `None` when there is no such object.
+    pub fn mark_stale(&mut self, mut current: impl FnMut(SourceKind, &str) -> Option<String>) {
+        for variable in &mut self.environment {
+            let (kind, name, version) = match &variable.origin {
+                OriginRecord::EnvFrom { source, name, resource_version, .. } => {
+                    (*source, name, resource_version)
+                }
+                OriginRecord::ConfigMapKeyRef { name, resource_version, .. } => {
+                    (SourceKind::ConfigMap, name, resource_version)
+                }
+                OriginRecord::SecretKeyRef { name, resource_version, .. } => {
+                    (SourceKind::Secret, name, resource_version)
+                }
+                OriginRecord::Runtime
+                | OriginRecord::Image
+                | OriginRecord::Service { .. }
+                | OriginRecord::Value { .. }
+                | OriginRecord::FieldRef { .. }
+                | OriginRecord::ResourceFieldRef { .. }
+                | OriginRecord::FileKeyRef { .. } => continue,
+            };
+            if let Some(version) = version {
+                variable.stale = current(kind, name).as_ref() != Some(version);
+            }
+        }
+    }
+}
+
+impl VariableRecord {
+    /// The record of one variable.
+    pub fn new(entry: &Entry, reveal: Reveal) -> Self {
+        Self {
+            name: entry.name.clone(),
+            value: shown(&entry.value, reveal),
+            display: entry.value.display(reveal).into_owned(),
+            state: entry.value.state(),
+            origin: OriginRecord::from(&entry.origin),
+            references: entry.references.iter().map(ReferenceRecord::from).collect(),
+            shadowed: entry.shadowed.iter().map(|shadowed| ShadowedRecord::new(shadowed, reveal)).collect(),
+            stale: false,
+        }
+    }
+}
+
+impl ValueRecord {
+    fn new(argument: &Argument, reveal: Reveal) -> Self {
+        Self {
+            value: shown(&argument.value, reveal),
+            display: argument.value.display(reveal).into_owned(),
+            state: argument.value.state(),
+            references: argument.references.iter().map(ReferenceRecord::from).collect(),
+        }
+    }
+}
+
+impl ShadowedRecord {
+    fn new(shadowed: &Shadowed, reveal: Reveal) -> Self {
+        Self {
+            origin: OriginRecord::from(&shadowed.origin),
+            value: shown(&shadowed.value, reveal),
+            display: shadowed.value.display(reveal).into_owned(),
+            state: shadowed.value.state(),
+        }
+    }
+}
+
+impl FindingRecord {
+    /// The record of one finding.
+    pub fn new(finding: &Finding, position: Option<PositionRecord>) -> Self {
+        Self {
+            code: finding.code.as_str().to_owned(),
+            severity: finding.severity,
+            field_path: finding.field_path.clone(),
+            variable: finding.variable.clone(),
+            message: finding.message.clone(),
+            hint: finding.hint.clone().unwrap_or_default(),
+            position,
+        }
+    }
+}
+
+fn shown(value: &Value, reveal: Reveal) -> Option<String> {
+    value.shown(reveal).map(|text| text.into_owned())
+}
+
+impl From<&Reference> for ReferenceRecord {
+    fn from(reference: &Reference) -> Self {
+        let (found, origin) = match &reference.target {
+            ReferenceTarget::Resolved(origin) => (FoundKind::Variable, Some(OriginRecord::from(origin))),
+            ReferenceTarget::Undecided => (FoundKind::Undecided, None),
+            ReferenceTarget::Unresolved => (FoundKind::Nothing, None),
+        };
+        let (start, end) = (reference.span.start, reference.span.end);
+        Self { name: reference.name.clone(), start, end, found, origin }
+    }
+}
+
+impl From<&Origin> for OriginRecord {
+    fn from(origin: &Origin) -> Self {
+        let owned = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
+        match origin {
+            Origin::Runtime(
+                RuntimeVariable::Path
+                | RuntimeVariable::Hostname
+                | RuntimeVariable::Term
+                | RuntimeVariable::Home,
+            ) => Self::Runtime,
+            Origin::Image => Self::Image,
+            Origin::Service { namespace, name } => {
+                Self::Service { namespace: namespace.to_string(), name: name.to_string() }
+            }
+            Origin::EnvFromConfigMap { index, name, key, resource_version } => Self::EnvFrom {
+                index: *index,
+                source: SourceKind::ConfigMap,
+                name: name.to_string(),
+                key: key.to_string(),
+                resource_version: owned(resource_version),
+            },
+            Origin::EnvFromSecret { index, name, key, resource_version } => Self::EnvFrom {
+                index: *index,
+                source: SourceKind::Secret,
+                name: name.to_string(),
+                key: key.to_string(),
+                resource_version: owned(resource_version),
+            },
+            Origin::Value { index } => Self::Value { index: *index },
+            Origin::FieldRef { index, field_path } => {
+                Self::FieldRef { index: *index, field_path: field_path.to_string() }
+            }
+            Origin::ResourceFieldRef { index, container, resource, divisor } => Self::ResourceFieldRef {
+                index: *index,
+                container: container.to_string(),
+                resource: resource.to_string(),
+                divisor: (!divisor.is_empty()).then(|| divisor.to_string()),
+            },
+            Origin::ConfigMapKeyRef { index, name, key, resource_version } => Self::ConfigMapKeyRef {
+                index: *index,
+                name: name.to_string(),
+                key: key.to_string(),
+                resource_version: owned(resource_version),
+            },
+            Origin::SecretKeyRef { index, name, key, resource_version } => Self::SecretKeyRef {
+                index: *index,
+                name: name.to_string(),
+                key: key.to_string(),
+                resource_version: owned(resource_version),
+            },
+            Origin::FileKeyRef { index, volume, path, key, line } => Self::FileKeyRef {
+                index: *index,
+                volume_name: volume.to_string(),
+                path: path.to_string(),
+                key: key.to_string(),
+                line: *line,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,42 @@ pub enum Availability<T> {
     Unavailable(Unavailable),
 }
 
+impl<T> Availability<T> {
+    /// The same, of a reference to what is present.
+    pub fn as_ref(&self) -> Availability<&T> {
+        match self {
+            Self::Present(found) => Availability::Present(found),
+            Self::Absent => Availability::Absent,
+            Self::NotInInput => Availability::NotInInput,
+            Self::UnknownUntilRun => Availability::UnknownUntilRun,
+            Self::Unavailable(reason) => Availability::Unavailable(*reason),
+        }
+    }
+
+    /// The same, with `change` applied to what is present.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Availability<U> {
+        match self {
+            Self::Present(found) => Availability::Present(change(found)),
+            Self::Absent => Availability::Absent,
+            Self::NotInInput => Availability::NotInInput,
+            Self::UnknownUntilRun => Availability::UnknownUntilRun,
+            Self::Unavailable(reason) => Availability::Unavailable(reason),
+        }
+    }
+}
+
+impl Availability<()> {
+    /// What it means for an object that no list names. Nothing can be present without being listed.
+    pub(crate) fn as_if_listed<T>(&self) -> Availability<T> {
+        match self {
+            Self::Present(()) | Self::NotInInput => Availability::NotInInput,
+            Self::Absent => Availability::Absent,
+            Self::UnknownUntilRun => Availability::UnknownUntilRun,
+            Self::Unavailable(reason) => Availability::Unavailable(*reason),
+        }
+    }
+}
+
 /// A ConfigMap as an environment sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ConfigMapSource {
