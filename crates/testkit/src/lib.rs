@@ -1,1 +1,8 @@
-//! Test support: fixtures, waiting for conditions, images made on the spot, a node in memory
+//! Test support, used by tests only: images made on the spot, a registry on loopback, what a test needs of the machine.
+//!
+//! Nothing here depends on the crates under test, so that no test compares a thing with itself.
+
+pub mod image;
+pub mod machine;
+pub mod registry;
+pub mod tar;
