@@ -88,7 +88,8 @@ impl ProfileFacts {
     pub(crate) fn of_this_machine(capabilities: u64) -> Self {
         let name = rustix::system::uname();
         let release = name.release().to_string_lossy().into_owned();
-        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map_while(|part| part.parse().ok());
+        let mut numbers =
+            release.split(|letter: char| !letter.is_ascii_digit()).map_while(|part| part.parse().ok());
         Self { capabilities, kernel: (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct StreamingConfig {
     pub(crate) listen: SocketAddr,
     /// A stream on which nothing moves for so long is closed.
     pub(crate) idle_timeout: Duration,
+    /// After the end of its process, an output that is still held open is listened to until it was quiet for so long.
+    pub(crate) quiet_after_end: Duration,
     /// A URL that nobody used for so long is no longer good.
     pub(crate) token_lifetime: Duration,
     /// URLs that are good at the same time.
@@ -50,6 +52,7 @@ impl Default for StreamingConfig {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             idle_timeout: Duration::from_secs(4 * 60 * 60),
+            quiet_after_end: Duration::from_secs(2),
             token_lifetime: Duration::from_secs(60),
             max_tokens: 1000,
             max_streams_per_pod: 64,
@@ -95,7 +98,9 @@ pub(crate) enum StreamRequest {
 impl StreamRequest {
     fn sandbox(&self) -> &str {
         match self {
-            Self::Execute { sandbox, .. } | Self::Attach { sandbox, .. } | Self::PortForward { sandbox, .. } => sandbox,
+            Self::Execute { sandbox, .. }
+            | Self::Attach { sandbox, .. }
+            | Self::PortForward { sandbox, .. } => sandbox,
         }
     }
 
@@ -155,7 +160,11 @@ pub(crate) trait StreamSource: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<ExecIo, StartStreamError>>;
 
     /// Joins the streams of a container's own process.
-    fn attach(&self, container: &str, streams: WantedStreams) -> BoxFuture<'static, Result<ExecIo, StartStreamError>>;
+    fn attach(
+        &self,
+        container: &str,
+        streams: WantedStreams,
+    ) -> BoxFuture<'static, Result<ExecIo, StartStreamError>>;
 
     /// Connects to a port inside the pod's network namespace.
     fn connect_port(&self, sandbox: &str, port: u16) -> BoxFuture<'static, Result<PortIo, StartStreamError>>;

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
 };
 
 use super::numbers::{AUDIT_ARCHITECTURE, largest, number};
@@ -37,14 +38,17 @@ pub(super) fn compile(profile: &Profile) -> Result<Filters, CompileFilterError> 
     let mut actions: Vec<Action> = profile.groups.iter().map(|group| group.action).collect();
     actions.sort_unstable();
     actions.dedup();
-    for action in actions.into_iter().filter(|action| *action != Action::Allow && *action != profile.default) {
+    for action in actions.into_iter().filter(|action| *action != Action::Allow && *action != profile.default)
+    {
         let meeting = rules(profile.groups.iter().filter(|group| group.action == action))?;
         if !meeting.is_empty() {
             filters.push(program(meeting, action, Action::Allow)?);
         }
     }
     match profile.default {
-        Action::Fail(_) | Action::Trap | Action::KillThread | Action::KillProcess => filters.push(unknown_calls()),
+        Action::Fail(_) | Action::Trap | Action::KillThread | Action::KillProcess => {
+            filters.push(unknown_calls())
+        }
         Action::Allow | Action::Log | Action::Trace(_) => {}
     }
     Ok(filters)
@@ -96,7 +100,8 @@ fn condition(condition: &ArgumentCondition) -> Result<SeccompCondition, CompileF
         Comparison::GreaterOrEqual => SeccompCmpOp::Ge,
         Comparison::MaskedEqual(mask) => SeccompCmpOp::MaskedEq(mask),
     };
-    SeccompCondition::new(condition.index, length, operator, condition.value).map_err(CompileFilterError::Condition)
+    SeccompCondition::new(condition.index, length, operator, condition.value)
+        .map_err(CompileFilterError::Condition)
 }
 
 fn action(action: Action) -> SeccompAction {
@@ -122,8 +127,7 @@ fn program(
     otherwise: Action,
 ) -> Result<Vec<(u16, u8, u8, u32)>, CompileFilterError> {
     let filter = SeccompFilter::new(rules, action(otherwise), action(on_match), TARGET);
-    let program: BpfProgram =
-        filter.and_then(TryInto::try_into).map_err(CompileFilterError::Program)?;
+    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(CompileFilterError::Program)?;
     Ok(program.into_iter().map(|step| (step.code, step.jt, step.jf, step.k)).collect())
 }
 

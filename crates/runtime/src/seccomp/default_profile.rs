@@ -99,12 +99,15 @@ pub(super) fn default_profile(capabilities: u64) -> Profile {
         conditions,
         action: Action::Allow,
     };
-    let first_argument =
-        |comparison: Comparison, value: u64| vec![ArgumentCondition { index: 0, narrow: true, comparison, value }];
+    let first_argument = |comparison: Comparison, value: u64| {
+        vec![ArgumentCondition { index: 0, narrow: true, comparison, value }]
+    };
 
     let mut groups = vec![allowed(EVERYBODY, Vec::new())];
     groups.push(allowed("socket", first_argument(Comparison::NotEqual, AF_VSOCK)));
-    groups.extend(PERSONALITIES.map(|domain| allowed("personality", first_argument(Comparison::Equal, domain))));
+    groups.extend(
+        PERSONALITIES.map(|domain| allowed("personality", first_argument(Comparison::Equal, domain))),
+    );
     groups.extend(
         WITH_CAPABILITY
             .iter()

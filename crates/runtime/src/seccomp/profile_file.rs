@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::numbers::DOCKER_ARCHITECTURES;
-use super::{Action, ArgumentCondition, CallGroup, CompileFilterError, Comparison, Profile, ProfileFacts};
+use super::{Action, ArgumentCondition, CallGroup, Comparison, CompileFilterError, Profile, ProfileFacts};
 
 /// Larger files are refused.
 const MAX_BYTES: usize = 1 << 20;
@@ -95,7 +95,8 @@ pub(super) fn parse(content: &[u8], facts: ProfileFacts) -> Result<Profile, Prof
 
 fn concerns(rule: &RuleFile, facts: ProfileFacts) -> bool {
     let has = |name: &String| {
-        name.parse::<caps::Capability>().is_ok_and(|capability| facts.capabilities & capability.bitmask() != 0)
+        name.parse::<caps::Capability>()
+            .is_ok_and(|capability| facts.capabilities & capability.bitmask() != 0)
     };
     let here = |name: &String| DOCKER_ARCHITECTURES.contains(&name.as_str());
     let recent = |version: &String| {

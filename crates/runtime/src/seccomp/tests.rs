@@ -66,7 +66,9 @@ fn plain(filters: &Filters, name: &str) -> u32 {
 #[test]
 fn a_usual_container_may_compute_and_not_reach_for_the_machine() {
     let filters = default_filters(USUAL);
-    for name in ["read", "write", "openat", "execve", "futex", "clone", "mmap", "exit_group", "fchmodat2", "rseq"] {
+    for name in
+        ["read", "write", "openat", "execve", "futex", "clone", "mmap", "exit_group", "fchmodat2", "rseq"]
+    {
         assert_eq!(plain(&filters, name), ALLOW, "{name}");
     }
     let forbidden = "mount umount2 setns unshare bpf perf_event_open add_key keyctl request_key userfaultfd kexec_load \
@@ -111,7 +113,11 @@ fn calls_that_cannot_be_judged_or_are_not_known_do_not_exist() {
     assert_eq!(plain(&filters, "clone3"), fail(libc::ENOSYS));
     assert_eq!(answer_on(AUDIT_ARCHITECTURE, &filters, 600, [0; 6]), fail(libc::ENOSYS));
     assert_eq!(answer_on(AUDIT_ARCHITECTURE, &filters, 0x4000_0001, [0; 6]), fail(libc::EPERM), "x32");
-    assert_eq!(answer_on(0x4000_0003, &filters, 1, [0; 6]), KILL_PROCESS, "a foreign architecture has other numbers");
+    assert_eq!(
+        answer_on(0x4000_0003, &filters, 1, [0; 6]),
+        KILL_PROCESS,
+        "a foreign architecture has other numbers"
+    );
 }
 
 #[test]
@@ -143,7 +149,11 @@ fn each_capability_opens_its_own_calls() {
     ];
     for (capability, name) in table.into_iter().filter(|(_, name)| number(name).is_some()) {
         assert_eq!(plain(&default_filters(1 << capability), name), ALLOW, "{name}");
-        assert_eq!(plain(&default_filters(!(1 << capability | SYS_ADMIN)), name), fail(libc::EPERM), "{name}");
+        assert_eq!(
+            plain(&default_filters(!(1 << capability | SYS_ADMIN)), name),
+            fail(libc::EPERM),
+            "{name}"
+        );
     }
 }
 
@@ -154,7 +164,10 @@ fn every_default_profile_compiles_within_the_kernels_limits_and_once() {
             assert!(filters.iter().all(|program| (1..=4096).contains(&program.len())), "{capability}");
         }
     }
-    assert!(Arc::ptr_eq(&default_filters(USUAL), &default_filters(USUAL | 1 << 10)), "CAP_NET_BIND_SERVICE changes nothing");
+    assert!(
+        Arc::ptr_eq(&default_filters(USUAL), &default_filters(USUAL | 1 << 10)),
+        "CAP_NET_BIND_SERVICE changes nothing"
+    );
 }
 
 #[test]
@@ -196,9 +209,17 @@ fn a_file_that_forbids_some_calls_and_allows_the_rest() {
     assert_eq!(answer(&filters, "kill", [1, 9, 0, 0, 0, 0]), fail(libc::EPERM), "both conditions hold");
     assert_eq!(answer(&filters, "kill", [2, 9, 0, 0, 0, 0]), ALLOW, "only one holds");
     for (argument, expected) in [(7, fail(libc::EPERM)), (101, fail(libc::EPERM)), (8, ALLOW)] {
-        assert_eq!(answer(&filters, "dup", [argument, 0, 0, 0, 0, 0]), expected, "two on one argument are alternatives");
+        assert_eq!(
+            answer(&filters, "dup", [argument, 0, 0, 0, 0, 0]),
+            expected,
+            "two on one argument are alternatives"
+        );
     }
-    assert_eq!(answer_on(AUDIT_ARCHITECTURE, &filters, 600, [0; 6]), ALLOW, "unknown calls are the kernel's matter");
+    assert_eq!(
+        answer_on(AUDIT_ARCHITECTURE, &filters, 600, [0; 6]),
+        ALLOW,
+        "unknown calls are the kernel's matter"
+    );
 }
 
 #[test]
@@ -238,7 +259,10 @@ fn a_file_that_cannot_be_used_says_why() {
     let table = [
         ("{".to_owned(), "the seccomp profile is not valid"),
         ("{}".to_owned(), "the seccomp profile is not valid"),
-        (r#"{"defaultAction":"allow"}"#.to_owned(), "the seccomp profile uses the action `allow`, which does not exist"),
+        (
+            r#"{"defaultAction":"allow"}"#.to_owned(),
+            "the seccomp profile uses the action `allow`, which does not exist",
+        ),
         (
             group(r#"{"names":["kill"],"action":"SCMP_ACT_NOTIFY"}"#),
             "the seccomp profile uses SCMP_ACT_NOTIFY, which is not supported: nothing would answer",
@@ -253,7 +277,11 @@ fn a_file_that_cannot_be_used_says_why() {
         ),
     ];
     for (content, expected) in table {
-        assert_eq!(file_filters(content.as_bytes(), FACTS).expect_err(&content).to_string(), expected, "{content}");
+        assert_eq!(
+            file_filters(content.as_bytes(), FACTS).expect_err(&content).to_string(),
+            expected,
+            "{content}"
+        );
     }
     let large = " ".repeat((1 << 20) + 1);
     assert!(matches!(file_filters(large.as_bytes(), FACTS), Err(ProfileFileError::TooLarge(_))));
@@ -282,7 +310,11 @@ fn the_kernel_obeys_the_default_profile() {
     use nix::errno::Errno;
     under(&default_filters(USUAL), || {
         assert_eq!(unshare(CloneFlags::CLONE_NEWUTS), Err(Errno::EPERM));
-        assert_eq!(unshare(CloneFlags::CLONE_NEWUSER), Err(Errno::EPERM), "also what any user may do otherwise");
+        assert_eq!(
+            unshare(CloneFlags::CLONE_NEWUSER),
+            Err(Errno::EPERM),
+            "also what any user may do otherwise"
+        );
         let vsock = socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);
         assert_eq!(vsock.map(drop), Err(Errno::EPERM));
         let unix = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);
