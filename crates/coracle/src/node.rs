@@ -1,0 +1,375 @@
+//! The composition root: builds API server, kubelet and runtime from one configuration and wires them over memory.
+//!
+//! It decides nothing about pods. What each part keeps lies below the data directory:
+//! `images` (shared by all nodes of the directory), `state.db`, `pki`, `kubelet`, `runtime`.
+
+pub(crate) mod in_memory;
+pub(crate) mod options;
+mod throwaway;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use api::FeatureGates;
+use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
+use apiserver::{ApiServer, ApiServerConfig, Identity, NodeConnector, NodeIo};
+use images::ImageStore;
+use kubelet::{KubeletConfig, KubeletHandle};
+use network::{Network, NetworkConfig};
+use runtime::{Runtime, RuntimeConfig};
+use store::Store;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{CANNOT_START, Failure, INPUT};
+use options::{EnvFileMounts, EnvFileSyntax, NodeOptions};
+
+/// What of a node survives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// Nothing but images: a throwaway node, with its objects in memory and its files in a directory of its own.
+    Nothing,
+    /// Everything: objects, pods and addresses.
+    Everything,
+}
+
+/// How a node is built.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeConfig {
+    /// Where images lie, and everything else of a node that stays.
+    pub(crate) base: PathBuf,
+    /// What survives.
+    pub(crate) keeping: Keeping,
+    /// Where the API listens; nowhere, when it is only used from within.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Further names of the API in its certificate.
+    pub(crate) names: Vec<String>,
+    /// Name of the node.
+    pub(crate) node_name: String,
+    /// Whether pods may use the machine's own file system as an image.
+    pub(crate) host_image: bool,
+    /// Whether an unresolved reference keeps a container from starting.
+    pub(crate) strict_references: bool,
+    /// Feature gates.
+    pub(crate) gates: FeatureGates,
+    /// What the user chose on the command line.
+    pub(crate) options: NodeOptions,
+}
+
+impl NodeConfig {
+    /// A node with the user's options.
+    pub(crate) fn new(options: &NodeOptions, gates: FeatureGates, base: &Path) -> Self {
+        Self {
+            base: base.to_owned(),
+            keeping: Keeping::Nothing,
+            listen: None,
+            names: Vec::new(),
+            node_name: machine_name(),
+            host_image: false,
+            strict_references: false,
+            gates,
+            options: options.clone(),
+        }
+    }
+}
+
+/// A node that runs.
+pub(crate) struct Node {
+    /// A client with all rights, over memory.
+    pub(crate) client: kube::Client,
+    /// The kubeconfig of a node that listens.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    directory: PathBuf,
+    throwaway: Option<throwaway::Directory>,
+    store: Store,
+    kubelet: KubeletHandle,
+    runtime: Runtime,
+    network: Network,
+    shutdown: CancellationToken,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+impl Node {
+    /// Builds and starts all parts; when this returns, the API is ready.
+    ///
+    /// # Errors
+    ///
+    /// What could not be built, with what to do about it.
+    pub(crate) async fn start(config: NodeConfig) -> Result<Self, Failure> {
+        let (directory, throwaway) = match config.keeping {
+            Keeping::Everything => (config.base.clone(), None),
+            Keeping::Nothing => {
+                throwaway::clear_abandoned(&config.base).await;
+                let own = throwaway::Directory::create(&config.base).map_err(|error| cannot_use(&config.base, &error))?;
+                (own.path().to_owned(), Some(own))
+            }
+        };
+        private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
+        let (listener, address) = match config.listen {
+            None => (None, None),
+            Some(wanted) => {
+                let listener = TcpListener::bind(wanted).await.map_err(|error| cannot_listen(wanted, &error))?;
+                let address = listener.local_addr().map_err(|error| cannot_listen(wanted, &error))?;
+                (Some(listener), Some(address))
+            }
+        };
+        let store = open_store(&config, &directory)?;
+        let authority = match address {
+            None => None,
+            Some(_) => Some(Authority::open(&directory.join("pki")).map_err(|error| Failure::new(CANNOT_START, &error))?),
+        };
+        let shutdown = CancellationToken::new();
+        let connector = Arc::new(KubeletConnector::default());
+        let server_config = ApiServerConfig {
+            gates: config.gates,
+            env_file_mounts: match config.options.env_file_mounts {
+                EnvFileMounts::Warn => admission::EnvFileMounts::Warn,
+                EnvFileMounts::InitOnly => admission::EnvFileMounts::InitOnly,
+            },
+            advertise: address,
+            hosts: config.names.clone(),
+            authority_pem: authority.as_ref().map(|authority| authority.certificate_pem().to_owned()),
+            ..ApiServerConfig::default()
+        };
+        let server = ApiServer::new(server_config, store.clone(), Arc::clone(&connector) as Arc<dyn NodeConnector>)
+            .await
+            .map_err(|error| Failure::new(CANNOT_START, &error))?;
+        let mut tasks = tokio::task::JoinSet::new();
+        let kubeconfig = match (&authority, listener, address) {
+            (Some(authority), Some(listener), Some(address)) => {
+                Some(serve(&config, &directory, authority, &server, listener, address, &shutdown, &mut tasks)?)
+            }
+            _ => None,
+        };
+        let (runtime, network) = open_runtime(&config, &directory)?;
+        let (runtime_client, image_client) = runtime.in_process();
+        let kubelet_config = KubeletConfig {
+            addresses: vec![network.node_address().to_string()],
+            feature_gates: config.gates,
+            env_file_syntax: match config.options.env_file_syntax {
+                EnvFileSyntax::Default => envfile::Syntax::Default,
+                EnvFileSyntax::Rfc2 => envfile::Syntax::Rfc2,
+                EnvFileSyntax::Kubernetes => envfile::Syntax::Kubernetes,
+            },
+            strict_references: config.strict_references,
+            bind_unscheduled: true,
+            seccomp_default: config.options.seccomp_default,
+            ..KubeletConfig::new(config.node_name.clone(), directory.join("kubelet"))
+        };
+        let node_client = in_memory::client(&server, Identity::node(&config.node_name));
+        let kubelet = kubelet::spawn_kubelet(
+            kubelet_config,
+            node_client,
+            runtime_client,
+            image_client,
+            shutdown.clone().cancelled_owned(),
+        )
+        .map_err(|error| Failure::new(CANNOT_START, &error))?;
+        connector.serve_with(kubelet.clone());
+        let client = in_memory::client(&server, Identity::admin());
+        Ok(Self { client, kubeconfig, directory, throwaway, store, kubelet, runtime, network, shutdown, tasks })
+    }
+
+    /// Waits for trouble that ends the node: a store that can no longer keep what it is told.
+    pub(crate) async fn failed(&mut self) -> Failure {
+        let reason = self.store.stopped().await;
+        Failure::text(CANNOT_START, format!("the store has stopped: {reason}"))
+            .place(self.directory.join("state.db").display().to_string())
+            .hint("check the disk; nothing that was acknowledged is lost, and the node can be started again")
+    }
+
+    /// Ends a node that stays; its pods go on.
+    pub(crate) async fn stop(mut self) {
+        self.shutdown.cancel();
+        self.kubelet.stopped().await;
+        while self.tasks.join_next().await.is_some() {}
+        self.store.close().await;
+    }
+
+    /// Ends a throwaway node and takes away everything that it made on this machine, but the images.
+    pub(crate) async fn remove(mut self) {
+        self.shutdown.cancel();
+        self.kubelet.stopped().await;
+        while self.tasks.join_next().await.is_some() {}
+        self.runtime.remove_everything().await;
+        if let Err(error) = self.network.cleanup().await {
+            tracing::warn!(%error, "the network of the node could not be taken away");
+        }
+        self.store.close().await;
+        if let Some(directory) = self.throwaway.take() {
+            directory.remove();
+        }
+    }
+}
+
+/// Opens the listener to the world: certificates, kubeconfig, the task that serves.
+#[allow(clippy::too_many_arguments, reason = "the parts of one call site, each of another type")]
+fn serve(
+    config: &NodeConfig,
+    directory: &Path,
+    authority: &Authority,
+    server: &ApiServer,
+    listener: TcpListener,
+    address: SocketAddr,
+    shutdown: &CancellationToken,
+    tasks: &mut tokio::task::JoinSet<()>,
+) -> Result<PathBuf, Failure> {
+    let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
+    names.push("kubernetes.default.svc.cluster.local".to_owned());
+    names.push(ApiServerConfig::default().service_range.kubernetes().to_string());
+    names.push(config.node_name.clone());
+    if !address.ip().is_unspecified() {
+        names.push(address.ip().to_string());
+    }
+    names.extend(config.names.iter().cloned());
+    let credential = authority.server(&names).map_err(|error| failed(&error))?;
+    let tls = apiserver::server_tls(authority.certificate_pem(), &credential).map_err(|error| failed(&error))?;
+    let admin = authority.client("admin", &Identity::admin()).map_err(|error| failed(&error))?;
+    let host = if address.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], address.port())) } else { address };
+    let path = directory.join("kubeconfig");
+    let kubeconfig = Kubeconfig {
+        name: "coracle",
+        server: &format!("https://{host}"),
+        authority_pem: authority.certificate_pem(),
+        credential: &admin,
+    };
+    write_kubeconfig(&path, &kubeconfig).map_err(|error| cannot_use(&path, &error))?;
+    let (server, shutdown) = (server.clone(), shutdown.clone());
+    tasks.spawn(async move { server.serve(listener, tls, shutdown.cancelled_owned()).await });
+    Ok(path)
+}
+
+fn open_store(config: &NodeConfig, directory: &Path) -> Result<Store, Failure> {
+    match config.keeping {
+        Keeping::Nothing => Store::in_memory().map_err(|error| Failure::new(CANNOT_START, &error)),
+        Keeping::Everything => {
+            let path = directory.join("state.db");
+            let opened = Store::open(&path).map_err(|error| {
+                Failure::new(CANNOT_START, &error)
+                    .place(path.display().to_string())
+                    .hint("is another node running on this data directory? choose one with --data-dir")
+            })?;
+            if let Some(quarantine) = &opened.quarantine {
+                tracing::error!("the database was damaged and has been moved aside: {quarantine:?}");
+            }
+            Ok(opened.store)
+        }
+    }
+}
+
+fn open_runtime(config: &NodeConfig, directory: &Path) -> Result<(Runtime, Network), Failure> {
+    let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
+    let mut images = ImageStore::open(config.base.join("images")).map_err(|error| failed(&error))?;
+    if config.host_image {
+        images = images.with_host_image();
+    }
+    let network = Network::open(NetworkConfig::new(directory)).map_err(|error| failed(&error))?;
+    let runtime_config = RuntimeConfig {
+        pod_max_pids: config.options.pod_max_pids,
+        private_paths: vec![config.base.clone(), directory.to_owned()],
+        ..RuntimeConfig::new(directory.join("runtime"))
+    };
+    let runtime = Runtime::open(runtime_config, images, network.clone()).map_err(|error| failed(&error))?;
+    Ok((runtime, network))
+}
+
+/// The way from the API server to the kubelet of this process, which is made after the server.
+#[derive(Default)]
+struct KubeletConnector {
+    kubelet: OnceLock<KubeletHandle>,
+}
+
+impl KubeletConnector {
+    fn serve_with(&self, kubelet: KubeletHandle) {
+        // There is one kubelet, and it is set once.
+        let _ = self.kubelet.set(kubelet);
+    }
+}
+
+impl NodeConnector for KubeletConnector {
+    fn connect<'c>(
+        &'c self,
+        _node: &'c str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn NodeIo>>> + Send + 'c>> {
+        Box::pin(async move {
+            let Some(kubelet) = self.kubelet.get() else {
+                return Err(io::Error::new(io::ErrorKind::NotConnected, "the node is not ready yet"));
+            };
+            let (near, far) = tokio::io::duplex(64 * 1024);
+            let kubelet = kubelet.clone();
+            tokio::spawn(async move { kubelet.serve_connection(far).await });
+            Ok(Box::new(near) as Box<dyn NodeIo>)
+        })
+    }
+}
+
+/// The runtime of all tasks of a command.
+///
+/// # Errors
+///
+/// When threads cannot be made.
+pub(crate) fn async_runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(CANNOT_START, &error))
+}
+
+/// Containers need root.
+///
+/// # Errors
+///
+/// When the user is another.
+pub(crate) fn require_root(command: &str) -> Result<(), Failure> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::text(CANNOT_START, format!("`coracle {command}` needs root to make containers"))
+        .hint("run it as root; `coracle env -f FILE` explains the same file without"))
+}
+
+impl NodeOptions {
+    /// The feature gates that the user chose.
+    ///
+    /// # Errors
+    ///
+    /// When a gate is unknown or has no value.
+    pub(crate) fn gates(&self) -> Result<FeatureGates, Failure> {
+        self.feature_gates.parse().map_err(|error: api::FeatureGatesError| {
+            Failure::new(INPUT, &error).place("--feature-gates").hint("write NAME=true or NAME=false, separated by commas")
+        })
+    }
+}
+
+fn machine_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let name: String = name.chars().map(|each| if each.is_ascii_alphanumeric() || each == '.' { each } else { '-' }).collect();
+    let name = name.trim_matches(['-', '.']);
+    if name.is_empty() { "node".to_owned() } else { name.to_owned() }
+}
+
+fn private_directory(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+}
+
+fn cannot_use(path: &Path, error: &io::Error) -> Failure {
+    Failure::text(CANNOT_START, format!("cannot use the directory: {error}"))
+        .place(path.display().to_string())
+        .hint("choose another with --data-dir")
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+    let failure = Failure::text(INPUT, format!("cannot listen on {address}: {error}"));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => failure.hint("another program (another node?) listens there; choose a free port with --listen"),
+        _ => failure.hint("choose an address of this machine with --listen"),
+    }
+}

@@ -1,0 +1,56 @@
+//! The flags that `coracle run` and `coracle up` share, and what they mean.
+
+use std::path::PathBuf;
+
+/// How pods are run on this node.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct NodeOptions {
+    /// Directory for images, containers and state [default: /var/lib/coracle].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Feature gates, such as `RelaxedEnvironmentVariableValidation=false,EnvFiles=true`.
+    #[arg(long, value_name = "GATES", default_value = "")]
+    pub(crate) feature_gates: String,
+    /// Syntax of env files.
+    #[arg(long, value_enum, default_value_t = EnvFileSyntax::Default, value_name = "SYNTAX")]
+    pub(crate) env_file_syntax: EnvFileSyntax,
+    /// Who may mount the volume of an env file.
+    #[arg(long, value_enum, default_value_t = EnvFileMounts::Warn, value_name = "RULE")]
+    pub(crate) env_file_mounts: EnvFileMounts,
+    /// Most processes in a pod.
+    #[arg(long, value_name = "COUNT", default_value_t = 4096)]
+    pub(crate) pod_max_pids: u64,
+    /// Whether a container that names no seccomp profile gets the default one.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) seccomp_default: bool,
+}
+
+/// The syntaxes of env files (`docs/environment.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EnvFileSyntax {
+    /// KEY=VALUE, and values in single quotes as Kubernetes reads them.
+    Default,
+    /// KEY=VALUE only (RFC 2).
+    Rfc2,
+    /// Values in single quotes only, as Kubernetes 1.36 reads them.
+    Kubernetes,
+}
+
+/// Who may mount the volume of an env file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EnvFileMounts {
+    /// Anybody, with a warning.
+    Warn,
+    /// Init containers only, and no container that also consumes it.
+    InitOnly,
+}
+
+/// Where everything lies when nobody says otherwise.
+pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/coracle";
+
+impl NodeOptions {
+    /// The data directory.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(|| DEFAULT_DATA_DIR.into())
+    }
+}

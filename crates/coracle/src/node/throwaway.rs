@@ -1,0 +1,123 @@
+//! The directory of a throwaway node: made for it, locked while it lives, taken away with it.
+//!
+//! A node that was killed leaves its directory behind, unlocked; the next one clears it, with the containers in it.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use images::ImageStore;
+use network::{Network, NetworkConfig};
+use rustix::fs::{FlockOperation, flock};
+use runtime::{Runtime, RuntimeConfig};
+
+/// The directory of one throwaway node.
+pub(super) struct Directory {
+    path: PathBuf,
+    /// Held open: the lock is what says that the node lives.
+    _lock: File,
+}
+
+impl Directory {
+    /// Makes a directory for a new node.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub(super) fn create(base: &Path) -> io::Result<Self> {
+        let parent = crate::run::runs_dir(base);
+        super::private_directory(&parent)?;
+        for number in 0_u32.. {
+            let path = parent.join(format!("{:x}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => {
+                    let lock = lock(&path)?.ok_or(io::ErrorKind::WouldBlock)?;
+                    return Ok(Self { path, _lock: lock });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes it away with everything in it.
+    pub(super) fn remove(self) {
+        remove_tree(&self.path);
+    }
+}
+
+/// Locks a node's directory; nothing when its node lives.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = File::create(path.join("lock"))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Clears what killed throwaway nodes left: containers, links, directories.
+pub(super) async fn clear_abandoned(base: &Path) {
+    let Ok(entries) = std::fs::read_dir(crate::run::runs_dir(base)) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let Ok(Some(_lock)) = lock(&path) else { continue };
+        if path.join("runtime").exists() {
+            if let Err(error) = clear(base, &path).await {
+                tracing::warn!(directory = %path.display(), error, "an abandoned node could not be cleared");
+                continue;
+            }
+        }
+        remove_tree(&path);
+    }
+}
+
+async fn clear(base: &Path, path: &Path) -> Result<(), String> {
+    let images = ImageStore::open(base.join("images")).map_err(|error| error.to_string())?;
+    let network = Network::open(NetworkConfig::new(path)).map_err(|error| error.to_string())?;
+    let config = RuntimeConfig::new(path.join("runtime"));
+    let runtime = Runtime::open(config, images, network.clone()).map_err(|error| error.to_string())?;
+    runtime.remove_everything().await;
+    network.cleanup().await.map_err(|error| error.to_string())
+}
+
+/// Removes a tree. While something is mounted in it, it stays: removing would reach into what is mounted, and that may be
+/// the machine's own files.
+fn remove_tree(path: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(mount) = mount_below(&mounts, path) {
+        tracing::warn!(directory = %path.display(), mount, "something is still mounted in the directory of a throwaway node; it stays");
+        return;
+    }
+    if let Err(error) = std::fs::remove_dir_all(path) {
+        tracing::warn!(directory = %path.display(), %error, "the directory of a throwaway node could not be removed");
+    }
+}
+
+/// The first mount point at or below a path, in the text of `mountinfo`. Pure.
+fn mount_below(mounts: &str, path: &Path) -> Option<String> {
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
+    points.into_iter().find(|point| Path::new(point).starts_with(path))
+}
+
+/// A path as `mountinfo` writes it: blanks, tabs, newlines and backslashes are octal.
+fn unescaped(text: &str) -> String {
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_with_a_mount_in_it_is_not_removed() {
+        let mounts = "22 1 8:1 / / rw - ext4 /dev/vda rw\n40 22 0:3 / /data/my\\040runs/1/root rw - overlay overlay rw\n";
+        assert_eq!(mount_below(mounts, Path::new("/data/my runs/1")).as_deref(), Some("/data/my runs/1/root"));
+        assert_eq!(mount_below(mounts, Path::new("/data/my runs/2")), None);
+    }
+}

@@ -1,0 +1,265 @@
+//! The command `coracle run`: a throwaway node that creates what the files hold, follows the pods and ends as they end.
+
+mod create;
+mod follow;
+mod outcome;
+mod plan;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use follow::PodKey;
+use outcome::Standing;
+use report::{Form, Happening, Report};
+
+use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::input::Input;
+use crate::interrupt::Interrupts;
+use crate::node::options::NodeOptions;
+use crate::node::{Keeping, Node, NodeConfig};
+
+/// Exit status after Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+/// How long objects may take to disappear beyond their grace period, before the node is taken down around them.
+const REMOVAL: Duration = Duration::from_secs(15);
+
+/// Arguments of `coracle run`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  coracle run examples/expansion.yaml          run a pod and see what it prints
+  helm template ./chart | coracle run -        run what another tool writes
+  coracle run -o json app.yaml | jq .type      one event a line, for programs
+
+Exit status: 0, all pods succeeded; that of the container when one pod failed; 1, several failed;
+2, the input cannot be used; 125, something could not be started; 130, Ctrl-C.")]
+pub(crate) struct RunArgs {
+    /// Files with the objects; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Namespace of objects that name none.
+    #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
+    namespace: String,
+    /// Keep the node when the pods have ended, for kubectl, until Ctrl-C.
+    #[arg(long)]
+    keep: bool,
+    /// Do not start a container whose environment, command or arguments have an unresolved reference.
+    #[arg(long)]
+    strict: bool,
+    /// Wait for what cannot be started now, instead of giving up.
+    #[arg(long)]
+    wait: bool,
+    /// Print the logs only, without prefix.
+    #[arg(short, long, conflicts_with = "output")]
+    quiet: bool,
+    /// Form of the output.
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    output: Option<OutputForm>,
+    #[command(flatten)]
+    node: NodeOptions,
+}
+
+/// Forms of the output for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OutputForm {
+    /// One event a line (docs/run-events.md).
+    Json,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: RunArgs) -> ExitCode {
+    match start(args) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => failure.report(),
+    }
+}
+
+fn start(args: RunArgs) -> Result<u8, Failure> {
+    let input = Input::read(&args.files).map_err(|error| Failure::new(INPUT, &error).hint(error.hint()))?;
+    let plan = plan::plan(&input, &args.namespace).map_err(|refusals| {
+        let mut failure = Failure::text(INPUT, "the input cannot be run");
+        for refusal in refusals {
+            failure = failure.detail(format!("{}: {}\n    {}", refusal.place, refusal.problem, refusal.hint));
+        }
+        failure
+    })?;
+    let gates = args.node.gates()?;
+    crate::node::require_root("run")?;
+    let form = match (args.quiet, args.output) {
+        (_, Some(OutputForm::Json)) => Form::Json,
+        (true, None) => Form::Quiet,
+        (false, None) => Form::Text,
+    };
+    let report = Arc::new(Report::new(form));
+    let base = args.node.data_dir();
+    let config = NodeConfig {
+        listen: args.keep.then(|| std::net::SocketAddr::from(([127, 0, 0, 1], 0))),
+        keeping: Keeping::Nothing,
+        host_image: true,
+        strict_references: args.strict,
+        ..NodeConfig::new(&args.node, gates, &base)
+    };
+    let runtime = crate::node::async_runtime()?;
+    let status = runtime.block_on(session(&args, &input, &plan, config, &report));
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    status
+}
+
+async fn session(
+    args: &RunArgs,
+    input: &Input,
+    plan: &plan::Plan,
+    config: NodeConfig,
+    report: &Arc<Report>,
+) -> Result<u8, Failure> {
+    let mut interrupts = Interrupts::listen()?;
+    let node = Node::start(config).await?;
+    let ended = tokio::select! {
+        biased;
+        () = interrupts.next() => Ok(None),
+        ended = lives(args, input, plan, &node, report) => ended.map(Some),
+    };
+    let status = match &ended {
+        Ok(Some(ends)) => {
+            let status = outcome::exit_status(ends.values());
+            tell_causes(ends, report);
+            report.tell(&Happening::Result { status, summary: &summary(ends, status) });
+            if args.keep {
+                stay(&node, &mut interrupts, report).await;
+            }
+            status
+        }
+        Ok(None) => INTERRUPTED,
+        Err(_) => INPUT,
+    };
+    let is_interrupted = matches!(ended, Ok(None));
+    if is_interrupted {
+        report.tell(&Happening::Notice { message: "stopping the pods; Ctrl-C again kills them at once" });
+    }
+    tokio::select! {
+        biased;
+        () = interrupts.next() => {}
+        () = take_away(&node.client, is_interrupted || args.keep) => {}
+    }
+    node.remove().await;
+    if is_interrupted {
+        report.tell(&Happening::Result { status, summary: "stopped" });
+    }
+    ended.map(|_| status)
+}
+
+/// Creates the objects and follows the pods to their end.
+async fn lives(
+    args: &RunArgs,
+    input: &Input,
+    plan: &plan::Plan,
+    node: &Node,
+    report: &Arc<Report>,
+) -> Result<BTreeMap<PodKey, Standing>, Failure> {
+    let pods = create::create(&node.client, input, plan, report).await.map_err(|error| match &error {
+        create::CreateError::Refused { place, message, code } => {
+            let status = if *code < 500 { INPUT } else { CANNOT_START };
+            let failure = Failure::text(status, report::printable(message)).place(place.clone());
+            if message.contains("cannot unmarshal") && message.contains("of type string") {
+                failure.hint("quote the value, so that it is a string")
+            } else if message.contains("unknown field") {
+                failure.hint("check the spelling of the field and its indentation")
+            } else {
+                failure.hint("nothing of the input was started")
+            }
+        }
+        create::CreateError::Unreachable(_) => Failure::new(CANNOT_START, &error),
+    })?;
+    Ok(follow::follow(node.client.clone(), pods, args.wait, Arc::clone(report)).await)
+}
+
+fn tell_causes(ends: &BTreeMap<PodKey, Standing>, report: &Report) {
+    for (key, end) in ends {
+        if let Standing::CannotStart { container, reason, message } = end {
+            let message = format!("container {container} could not be started: {reason}: {message}");
+            report.tell(&Happening::Event {
+                namespace: &key.namespace,
+                pod: &key.name,
+                severity: "Warning",
+                reason: "CannotStart",
+                message: &message,
+            });
+        }
+    }
+}
+
+fn summary(ends: &BTreeMap<PodKey, Standing>, status: u8) -> String {
+    let count = |wanted: fn(&Standing) -> bool| ends.values().filter(|end| wanted(end)).count();
+    let succeeded = count(|end| matches!(end, Standing::Succeeded));
+    let failed = count(|end| matches!(end, Standing::Failed { .. }));
+    let stuck = count(|end| matches!(end, Standing::CannotStart { .. }));
+    let mut parts = Vec::new();
+    for (count, what) in [(succeeded, "succeeded"), (failed, "failed"), (stuck, "could not be started")] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    let pods = if ends.len() == 1 { "pod" } else { "pods" };
+    format!("{pods}: {} (exit status {status})", parts.join(", "))
+}
+
+async fn stay(node: &Node, interrupts: &mut Interrupts, report: &Report) {
+    if let Some(kubeconfig) = &node.kubeconfig {
+        let message = format!("the node stays until Ctrl-C: export KUBECONFIG={}", kubeconfig.display());
+        report.tell(&Happening::Notice { message: &message });
+    }
+    interrupts.next().await;
+}
+
+/// Deletes all pods through the API and waits until they are gone; with their grace period when they are stopped early.
+async fn take_away(client: &kube::Client, with_grace: bool) {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::api::{Api, DeleteParams, ListParams};
+    use kube::runtime::{WatchStreamExt, watcher};
+
+    let everywhere = Api::<Pod>::all(client.clone());
+    let Ok(pods) = everywhere.list(&ListParams::default()).await else { return };
+    let mut longest = 0;
+    let mut left = std::collections::BTreeSet::new();
+    for pod in pods {
+        let (Some(name), Some(namespace)) = (pod.metadata.name, pod.metadata.namespace) else { continue };
+        let grace = pod.spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
+        longest = longest.max(grace);
+        let params = if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
+        let namespaced = Api::<Pod>::namespaced(client.clone(), &namespace);
+        if namespaced.delete(&name, &params).await.is_ok() {
+            left.insert((namespace, name));
+        }
+    }
+    let gone = async {
+        let mut changes = std::pin::pin!(watcher(everywhere, watcher::Config::default()).default_backoff());
+        let mut seen = std::collections::BTreeSet::new();
+        while !left.is_empty() {
+            match futures::StreamExt::next(&mut changes).await {
+                Some(Ok(watcher::Event::Init)) => seen.clear(),
+                Some(Ok(watcher::Event::InitApply(pod))) => {
+                    seen.insert((pod.metadata.namespace.unwrap_or_default(), pod.metadata.name.unwrap_or_default()));
+                }
+                Some(Ok(watcher::Event::InitDone)) => left.retain(|key| seen.contains(key)),
+                Some(Ok(watcher::Event::Delete(pod))) => {
+                    left.remove(&(pod.metadata.namespace.unwrap_or_default(), pod.metadata.name.unwrap_or_default()));
+                }
+                Some(Ok(watcher::Event::Apply(_)) | Err(_)) => {}
+                None => break,
+            }
+        }
+    };
+    let patience = Duration::from_secs(u64::try_from(longest).unwrap_or(30)) + REMOVAL;
+    // What is still there then is taken down with the node.
+    let _ = tokio::time::timeout(patience, gone).await;
+}
+
+/// The directory of the throwaway nodes below a data directory.
+pub(crate) fn runs_dir(base: &Path) -> PathBuf {
+    base.join("runs")
+}

@@ -1,0 +1,81 @@
+//! The command `coracle up`: a node that stays. Its pods outlive it; the next start adopts them.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupts;
+use crate::node::options::NodeOptions;
+use crate::node::{Keeping, Node, NodeConfig};
+
+/// Arguments of `coracle up`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  coracle up &                                   a node on this machine
+  export KUBECONFIG=$(coracle kubeconfig)        then: kubectl get nodes
+  coracle up --data-dir ./node --listen 127.0.0.1:0")]
+pub(crate) struct UpArgs {
+    /// Address of the API; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// Further names and addresses by which clients reach the API.
+    #[arg(long, value_name = "NAME")]
+    tls_san: Vec<String>,
+    /// Allow pods to use the machine's own root file system as image `coracle.dev/host`.
+    #[arg(long)]
+    allow_host_image: bool,
+    /// Let a container with an unresolved reference wait with CreateContainerConfigError.
+    #[arg(long)]
+    strict_references: bool,
+    /// Name of the node [default: the host name].
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
+    #[command(flatten)]
+    node: NodeOptions,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: UpArgs) -> ExitCode {
+    match start(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn start(args: &UpArgs) -> Result<(), Failure> {
+    let gates = args.node.gates()?;
+    crate::node::require_root("up")?;
+    crate::logging::start("info");
+    let base = args.node.data_dir();
+    let mut config = NodeConfig {
+        listen: Some(args.listen),
+        names: args.tls_san.clone(),
+        keeping: Keeping::Everything,
+        host_image: args.allow_host_image,
+        strict_references: args.strict_references,
+        ..NodeConfig::new(&args.node, gates, &base)
+    };
+    if let Some(name) = &args.node_name {
+        config.node_name.clone_from(name);
+    }
+    let runtime = crate::node::async_runtime()?;
+    let ended = runtime.block_on(stay(config));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    ended
+}
+
+async fn stay(config: NodeConfig) -> Result<(), Failure> {
+    let mut interrupts = Interrupts::listen()?;
+    let mut node = Node::start(config).await?;
+    if let Some(kubeconfig) = &node.kubeconfig {
+        anstream::println!("export KUBECONFIG={}", kubeconfig.display());
+    }
+    let ended = tokio::select! {
+        () = interrupts.next() => Ok(()),
+        failure = node.failed() => Err(failure),
+    };
+    node.stop().await;
+    ended
+}
