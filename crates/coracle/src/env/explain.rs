@@ -1,8 +1,11 @@
 //! Pods of the input to records with places: what `coracle env -f` knows, before it is printed in any form.
 
-use environment::record::{EnvironmentRecord, FindingRecord, PodRecord, PositionRecord, SourceRecord};
+use environment::record::{
+    ContainerRecord, EnvironmentRecord, FindingRecord, OriginRecord, PodRecord, PositionRecord, SourceRecord,
+    VariableRecord,
+};
 use environment::{
-    Availability, ContainerView, Finding, Gates, Options, Reveal, RuntimeFacts, Severity, Sources,
+    Availability, ContainerView, Finding, Gates, Options, Reveal, RuntimeFacts, Severity, Sources, State,
 };
 use manifest::{Document, Notice, Span};
 
@@ -189,33 +192,30 @@ impl Subject<'_> {
             let image_is_known = image.is_some();
             sources.image = image.map_or(Availability::NotInInput, Availability::Present);
             let resolved = environment::resolve(pod, &container, &sources, &options);
-            let findings = resolved.findings();
-            let mut places = Vec::new();
-            let mut located = Vec::new();
-            for finding in &findings {
-                let place = self.place_of(finding);
-                located.push(finding_record(finding, place.as_ref()));
-                places.push(place);
-            }
-            for (finding, place) in self.notices(&container) {
-                located.push(finding);
-                places.push(Some(place));
-            }
             let image_env = match &sources.image {
-                Availability::Present(image) => Some(image.env.as_slice()),
+                Availability::Present(image) => image.env.as_slice(),
                 Availability::Absent
                 | Availability::NotInInput
                 | Availability::UnknownUntilRun
-                | Availability::Unavailable(_) => None,
+                | Availability::Unavailable(_) => &[],
             };
-            let mut container_record = super::record::container(
-                &container,
-                resolved.resolution,
-                &facts,
-                image_env,
-                self.settings.reveal,
-            );
-            container_record.findings = located;
+            let declared = resolved.resolution.environment.clone();
+            let process = environment::compose_process_environment(&facts, image_env, declared);
+            let mut places = Vec::new();
+            let mut container_record =
+                ContainerRecord::new(&container, &process, &resolved, self.settings.reveal, |finding| {
+                    let place = self.place_of(finding);
+                    let position = place.as_ref().map(position);
+                    places.push(place);
+                    position
+                });
+            if !image_is_known {
+                forget_default_path(&mut container_record);
+            }
+            for (finding, place) in self.notices(&container) {
+                container_record.findings.push(finding);
+                places.push(Some(place));
+            }
             record.containers.push(container_record);
             notes.push(ContainerNotes { image: container.image.to_owned(), image_is_known, places });
         }
@@ -276,6 +276,7 @@ impl Subject<'_> {
                 code: "unknown-field".to_owned(),
                 severity: Severity::Warning,
                 field_path: path.to_owned(),
+                variable: None,
                 message: warning.clone(),
                 hint: "Kubernetes drops it; check its spelling and indentation".to_owned(),
                 position: Some(position(&place)),
@@ -292,6 +293,7 @@ impl Subject<'_> {
                 code: "duplicate-key".to_owned(),
                 severity: Severity::Warning,
                 field_path: path,
+                variable: None,
                 message: format!(
                     "key {key} was written before at line {}; the last one wins",
                     first.start.line
@@ -337,13 +339,13 @@ fn position(place: &Place) -> PositionRecord {
     PositionRecord { file: place.file.clone(), line: place.line, column: place.column }
 }
 
-fn finding_record(finding: &Finding, place: Option<&Place>) -> FindingRecord {
-    FindingRecord {
-        code: finding.code.as_str().to_owned(),
-        severity: finding.severity,
-        field_path: finding.field_path.clone(),
-        message: finding.message.clone(),
-        hint: finding.hint.clone().unwrap_or_default(),
-        position: place.map(position),
+/// An image that is not here sets a search path of its own, most likely: the runtime's is not what it gets.
+fn forget_default_path(record: &mut ContainerRecord) {
+    let is_default = |each: &&mut VariableRecord| each.name == "PATH" && each.origin == OriginRecord::Runtime;
+    if let Some(path) = record.environment.iter_mut().find(is_default) {
+        path.value = None;
+        path.display = "<PATH of the image>".to_owned();
+        path.state = State::Missing;
+        path.origin = OriginRecord::Image;
     }
 }

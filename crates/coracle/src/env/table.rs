@@ -8,10 +8,10 @@ use environment::record::{ContainerRecord, FindingRecord, PodRecord, ValueRecord
 
 use super::excerpt::{Message, Place};
 use super::explain::{ContainerNotes, Explanation};
-use super::record::origin_text;
+use super::origin::origin_text;
 
 /// Wider cells do not push the next column to the right.
-const WIDEST_CELL: usize = 56;
+const WIDEST_CELL: usize = 64;
 
 const HEADING: Style = Style::new().effects(Effects::BOLD);
 const QUIET: Style = Style::new().effects(Effects::DIMMED);
@@ -31,6 +31,7 @@ pub(super) fn render(explanation: &Explanation, colour: bool) -> String {
             page.container(container, notes);
         }
     }
+    page.legend(explanation);
     page.text
 }
 
@@ -63,11 +64,32 @@ impl Page {
         let image = self.styled(QUIET, &printable(&image));
         let _ = writeln!(self.text, "\n{} {name}{image}\n", record.kind.as_str());
         self.variables(&record.environment);
+        if record.command.is_some() || record.args.is_some() {
+            self.text.push('\n');
+        }
         self.words("command", record.command.as_deref());
         self.words("args", record.args.as_deref());
         for (finding, place) in record.findings.iter().zip(&notes.places) {
             self.text.push('\n');
             self.finding(finding, place.as_ref());
+        }
+    }
+
+    /// What the marks in the values mean, where there are any.
+    fn legend(&mut self, explanation: &Explanation) {
+        let records = || explanation.pods.iter().flat_map(|pod| &pod.record.containers);
+        let states: Vec<State> =
+            records().flat_map(|container| &container.environment).map(|variable| variable.state).collect();
+        let legend = [
+            (State::UnknownUntilRun, "<...>  known only when the pod runs"),
+            (State::Missing, "<...>  its source is not in the input"),
+            (State::Masked, "****   comes from a Secret; --show-secrets shows it"),
+        ];
+        let legend: Vec<&str> =
+            legend.iter().filter(|(state, _)| states.contains(state)).map(|(_, line)| *line).collect();
+        if !legend.is_empty() {
+            let text = self.styled(QUIET, &legend.join("\n"));
+            let _ = writeln!(self.text, "\n{text}");
         }
     }
 
@@ -123,11 +145,6 @@ fn origin_of(variable: &VariableRecord) -> String {
     let mut text = origin_text(&variable.origin);
     for shadowed in &variable.shadowed {
         let _ = write!(text, ", hides {}", origin_text(&shadowed.origin));
-    }
-    match variable.state {
-        State::Known | State::Masked => {}
-        State::UnknownUntilRun => text.push_str(" (known when it runs)"),
-        State::Missing => text.push_str(" (not in the input)"),
     }
     if variable.stale {
         text.push_str(" (changed since)");
