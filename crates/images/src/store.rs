@@ -33,9 +33,6 @@ mod nearest;
 mod record;
 mod sweep;
 
-#[cfg(test)]
-mod tests;
-
 pub(crate) use adopt::{AddError, FreshLayer, NewImage};
 pub(crate) use ingest::Ingest;
 pub use sweep::Removed;

@@ -19,9 +19,6 @@ mod entries;
 mod names;
 mod tree;
 
-#[cfg(test)]
-mod tests;
-
 pub use entries::TarError;
 pub(crate) use entries::{Entry, EntryKind, TarReader};
 pub(crate) use names::CleanPath;

@@ -1,1 +1,0 @@
-//! Behaviour of the store on a disk: names, damage, several processes, a full disk.

@@ -1,1 +1,0 @@
-//! Hostile and ordinary archives.
