@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod cri;
 mod env;
 mod image;
+mod input;
 mod kubeconfig;
 
 /// Runs Kubernetes pods on one machine and explains every environment variable.

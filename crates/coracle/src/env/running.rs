@@ -1,6 +1,6 @@
 //! `coracle env pod/NAME`: the record that the node keeps of a running pod, read over the API.
 
-use environment::record::EnvironmentRecord;
+use environment::record::{EnvironmentRecord, PodRecord};
 use http::Request;
 use kube::config::{Config, KubeConfigOptions, KubeconfigError};
 
@@ -94,7 +94,18 @@ async fn ask(question: &Question<'_>) -> Result<EnvironmentRecord, RunningError>
     let request = Request::get(path(&namespace, name, question))
         .body(Vec::new())
         .map_err(|cause| refused(kube::Error::HttpError(cause)))?;
-    client.request::<EnvironmentRecord>(request).await.map_err(refused)
+    match client.request::<Answer>(request).await.map_err(refused)? {
+        Answer::Record(record) => Ok(record),
+        Answer::Pod(pod) => Ok(EnvironmentRecord { pods: vec![pod] }),
+    }
+}
+
+/// A node answers with the whole document, or with its one pod.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Record(EnvironmentRecord),
+    Pod(PodRecord),
 }
 
 fn pod_name(argument: &str) -> Result<&str, RunningError> {
