@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::path::Path;
+
 /// What kind of wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
@@ -127,8 +129,7 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = if self.field.is_empty() { "<nil>" } else { &self.field };
-        write!(formatter, "{field}: {}", self.body())
+        write!(formatter, "{}: {}", self.field, self.body())
     }
 }
 
@@ -141,7 +142,7 @@ impl FieldErrors {
             .map(|error| Cause {
                 reason: error.kind.reason(),
                 message: error.body(),
-                field: if error.field.is_empty() { "<nil>".to_owned() } else { error.field.clone() },
+                field: error.field.clone(),
             })
             .collect()
     }
@@ -165,3 +166,63 @@ impl fmt::Display for FieldErrors {
 }
 
 impl std::error::Error for FieldErrors {}
+
+/// Collects problems in order, in upstream's words.
+impl FieldErrors {
+    fn push(&mut self, kind: FieldErrorKind, path: &Path, bad_value: BadValue, detail: impl Into<String>) {
+        self.0.push(FieldError { kind, field: path.to_string(), bad_value, detail: detail.into() });
+    }
+
+    pub(crate) fn required(&mut self, path: &Path, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Required, path, BadValue::Omitted, detail);
+    }
+
+    pub(crate) fn invalid(&mut self, path: &Path, value: impl Into<Value>, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Invalid, path, BadValue::Json(value.into()), detail);
+    }
+
+    /// One error for each sentence.
+    pub(crate) fn invalid_each(&mut self, path: &Path, value: &str, details: Vec<String>) {
+        for detail in details {
+            self.invalid(path, value, detail);
+        }
+    }
+
+    /// An error that must not show the value.
+    pub(crate) fn invalid_unseen(&mut self, path: &Path, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Invalid, path, BadValue::Omitted, detail);
+    }
+
+    pub(crate) fn forbidden(&mut self, path: &Path, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Forbidden, path, BadValue::Omitted, detail);
+    }
+
+    pub(crate) fn duplicate(&mut self, path: &Path, value: impl Into<Value>) {
+        self.push(FieldErrorKind::Duplicate, path, BadValue::Json(value.into()), "");
+    }
+
+    pub(crate) fn not_found(&mut self, path: &Path, value: &str) {
+        self.push(FieldErrorKind::NotFound, path, BadValue::Json(value.into()), "");
+    }
+
+    pub(crate) fn too_long(&mut self, path: &Path, limit: usize) {
+        self.push(
+            FieldErrorKind::TooLong,
+            path,
+            BadValue::Omitted,
+            format!("may not be more than {limit} bytes"),
+        );
+    }
+
+    /// A value outside of an enumeration; the supported ones are named in the given order.
+    pub(crate) fn not_supported(&mut self, path: &Path, value: &str, supported: &[&str]) {
+        let supported: Vec<_> = supported.iter().map(|value| schema::go_quote(value)).collect();
+        let detail = format!("supported values: {}", supported.join(", "));
+        self.push(FieldErrorKind::NotSupported, path, BadValue::Json(value.into()), detail);
+    }
+
+    /// The errors as a result.
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(value) } else { Err(self) }
+    }
+}

@@ -4,8 +4,25 @@
 //! Everything works on trees that went through [`schema::decode`]. The caller assigns names, uid, creation time,
 //! cluster addresses and node ports; what it looked up for warnings travels in the [`AdmissionRequest`].
 
+mod config_map;
+mod containers;
+mod defaults;
+mod env;
 mod errors;
+mod event;
+mod findings;
+mod metadata;
+mod namespace;
+mod node;
+mod path;
+mod pod;
+mod pod_spec;
 mod request;
+mod scalars;
+mod secret;
+mod service;
+mod tree;
+mod workload;
 
 pub use errors::{BadValue, Cause, FieldError, FieldErrorKind, FieldErrors};
 pub use request::{

@@ -4,9 +4,16 @@ use std::collections::BTreeMap;
 
 use api::FeatureGates;
 use schema::Resource;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::errors::FieldErrors;
+use crate::path::Path;
+use crate::pod_spec::{self, SpecRules};
+use crate::tree::{default_field, is_set, remove};
+use crate::{
+    config_map, containers, defaults, env, event, findings, metadata, namespace, node, pod, secret, service,
+    workload,
+};
 
 /// A text for a `Warning` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +81,7 @@ pub struct AdmissionRequest {
 /// Names the ConfigMaps and Secrets that the environment of `pod` (a decoded Pod) reads.
 #[must_use]
 pub fn needed_sources(pod: &Value) -> NeededSources {
-    let _ = pod;
-    NeededSources::default()
+    findings::needed(pod)
 }
 
 /// Defaults and validates a new object, in place. Call it after name, namespace and `metadata.uid` are set (Job
@@ -89,11 +95,29 @@ pub fn prepare_create(
     object: &mut Value,
     request: &AdmissionRequest,
 ) -> Result<Vec<Warning>, FieldErrors> {
-    let _ = (resource, object, request);
-    Ok(Vec::new())
+    if let Some(spec) = spec_pointer(resource).and_then(|pointer| object.pointer_mut(&pointer)) {
+        pod::drop_disabled_fields(spec, None, request);
+    }
+    if is_core(resource, "Secret") {
+        secret::merge_text(object);
+    }
+    defaults::apply(resource, object);
+    if is_core(resource, "Pod") {
+        pod::admit(object, request);
+    }
+    defaults::start(resource, object);
+    let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
+    validate(&mut errors, &mut warnings, resource, object, None, request);
+    if is_core(resource, "Pod") {
+        pod::validate_create(&mut errors, object);
+    }
+    let mut warnings = errors.into_result(warnings)?;
+    add_findings(&mut warnings, resource, object, request);
+    Ok(warnings)
 }
 
-/// Defaults and validates a replacement of `old`, in place; keeps `status` and what an update may not touch.
+/// Defaults and validates a replacement of `old`, in place; keeps `status` and what an update may not touch, and
+/// counts `metadata.generation` up when the spec changes.
 ///
 /// # Errors
 ///
@@ -104,26 +128,176 @@ pub fn prepare_update(
     new: &mut Value,
     request: &AdmissionRequest,
 ) -> Result<Vec<Warning>, FieldErrors> {
-    let _ = (resource, old, new, request);
-    Ok(Vec::new())
+    metadata::keep(old, new);
+    let has_status = resource.subresources.iter().any(|entry| entry.name == "status");
+    if has_status {
+        replace_field(new, "status", &old["status"]);
+    }
+    let old_spec = spec_pointer(resource).and_then(|pointer| old.pointer(&pointer));
+    if let Some(spec) = spec_pointer(resource).and_then(|pointer| new.pointer_mut(&pointer)) {
+        pod::drop_disabled_fields(spec, old_spec, request);
+    }
+    if is_core(resource, "Secret") {
+        secret::merge_text(new);
+    }
+    if is_core(resource, "Service") {
+        service::keep_allocations(old, new);
+    }
+    if is_core(resource, "Pod") {
+        defaults::pod::mirror_service_account(&mut new["spec"]);
+    }
+    defaults::apply(resource, new);
+    let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
+    metadata::validate_update(&mut errors, old, new);
+    let is_changed = old["spec"] != new["spec"];
+    match (resource.group, resource.kind) {
+        // A stored pod is valid, or was so by the rules of its day: only changes count.
+        ("", "Pod") => {
+            metadata::validate(&mut errors, resource, &new["metadata"]);
+            pod::validate_update(&mut errors, old, new);
+            update_environment(&mut errors, old, new, request);
+        }
+        _ => validate(&mut errors, &mut warnings, resource, new, old_spec, request),
+    }
+    match (resource.group, resource.kind) {
+        ("", "Service") => service::validate_update(&mut errors, old, new),
+        ("", "ConfigMap") => config_map::validate_update(&mut errors, old, new),
+        ("", "Secret") => secret::validate_update(&mut errors, old, new),
+        ("", "Node") => node::validate_update(&mut errors, old, new),
+        _ => workload::validate_update(&mut errors, resource, old, new),
+    }
+    let mut warnings = errors.into_result(warnings)?;
+    if is_changed {
+        if let Some(generation) = old["metadata"]["generation"].as_i64() {
+            new["metadata"]["generation"] = (generation + 1).into();
+        }
+        add_findings(&mut warnings, resource, new, request);
+    }
+    Ok(warnings)
 }
 
-/// Prepares an update of the subresource `status`: everything but `status` (and free metadata) is taken from `old`.
+/// Prepares an update of the subresource `status`: everything but `status`, labels and annotations is taken from `old`.
 ///
 /// # Errors
 ///
-/// Every problem of the new status.
+/// Every problem of the new metadata.
 pub fn prepare_status_update(
     resource: &Resource,
     old: &Value,
     new: &mut Value,
     request: &AdmissionRequest,
 ) -> Result<Vec<Warning>, FieldErrors> {
-    let _ = (resource, old, new, request);
-    Ok(Vec::new())
+    let _ = request;
+    let fields: Vec<String> = old.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    for name in fields.iter().filter(|name| !matches!(name.as_str(), "metadata" | "status")) {
+        replace_field(new, name, &old[name.as_str()]);
+    }
+    if let Some(object) = new.as_object_mut() {
+        object.retain(|name, _| fields.contains(name) || name == "status");
+    }
+    metadata::keep(old, new);
+    for name in ["ownerReferences", "finalizers"] {
+        replace_field(&mut new["metadata"], name, &old["metadata"][name]);
+    }
+    if is_core(resource, "Pod") {
+        default_field(&mut new["status"], "qosClass", old["status"]["qosClass"].clone());
+    }
+    let mut errors = FieldErrors::default();
+    metadata::validate_update(&mut errors, old, new);
+    metadata::validate(&mut errors, resource, &new["metadata"]);
+    errors.into_result(Vec::new())
 }
 
 /// Defaults a pod's spec in place as creation of a pod does, without what admission adds (token volume, tolerations).
 pub fn default_pod_spec(spec: &mut Value) {
-    let _ = spec;
+    let mut pod = json!({"spec": spec.take()});
+    defaults::pod::pod(&mut pod);
+    *spec = pod["spec"].take();
+}
+
+fn is_core(resource: &Resource, kind: &str) -> bool {
+    resource.group.is_empty() && resource.kind == kind
+}
+
+/// Sets a field of an object to a stored value, or removes it where there is none.
+fn replace_field(object: &mut Value, name: &str, stored: &Value) {
+    if is_set(stored) {
+        object[name] = stored.clone();
+    } else {
+        remove(object, name);
+    }
+}
+
+/// The JSON pointer of the pod spec in an object of the kind.
+fn spec_pointer(resource: &Resource) -> Option<String> {
+    if is_core(resource, "Pod") {
+        return Some("/spec".to_owned());
+    }
+    workload::template_place(resource).map(|(pointer, _)| format!("{pointer}/spec"))
+}
+
+fn validate(
+    errors: &mut FieldErrors,
+    warnings: &mut Vec<Warning>,
+    resource: &Resource,
+    object: &Value,
+    old_spec: Option<&Value>,
+    request: &AdmissionRequest,
+) {
+    metadata::validate(errors, resource, &object["metadata"]);
+    match (resource.group, resource.kind) {
+        ("", "Pod") => {
+            let rules = SpecRules::new(&object["spec"], old_spec, request, true);
+            pod_spec::validate(errors, warnings, &Path::root("spec"), &object["spec"], rules, request);
+        }
+        ("", "Service") => service::validate(errors, object),
+        ("", "ConfigMap") => config_map::validate(errors, object),
+        ("", "Secret") => secret::validate(errors, object),
+        ("", "Namespace") => namespace::validate(errors, object),
+        ("", "Node") => node::validate(errors, object),
+        ("", "Event") => event::validate(errors, object),
+        _ => {
+            let Some((pointer, path)) = workload::template_place(resource) else { return };
+            workload::validate(errors, resource, object);
+            let Some(spec) =
+                object.pointer(pointer).map(|template| &template["spec"]).filter(|spec| is_set(spec))
+            else {
+                return;
+            };
+            let rules = SpecRules::new(spec, old_spec, request, false);
+            pod_spec::validate(errors, warnings, &Path::root(path).child("spec"), spec, rules, request);
+            workload::validate_restart_policy(errors, resource, object);
+        }
+    }
+}
+
+/// The environment of a stored pod cannot change, so its names need no second look; new images do not bring any.
+fn update_environment(errors: &mut FieldErrors, old: &Value, new: &Value, request: &AdmissionRequest) {
+    let rules = SpecRules::new(&new["spec"], Some(&old["spec"]), request, true);
+    for container in containers::all(&new["spec"], &Path::root("spec")) {
+        let path = container.path.child("env");
+        env::variables(errors, &path, &container.value["env"], rules.grammar, rules.env_files);
+        env::sources(errors, &container.path.child("envFrom"), &container.value["envFrom"], rules.grammar);
+    }
+}
+
+fn add_findings(
+    warnings: &mut Vec<Warning>,
+    resource: &Resource,
+    object: &Value,
+    request: &AdmissionRequest,
+) {
+    let found = if is_core(resource, "Pod") {
+        findings::warnings(object, "spec", request)
+    } else {
+        let Some((pointer, path)) = workload::template_place(resource) else { return };
+        let template = object.pointer(pointer).unwrap_or(&Value::Null);
+        let pod = findings::pod_of_template(template, &object["metadata"]["namespace"]);
+        findings::warnings(&pod, &format!("{path}.spec"), request)
+    };
+    for warning in found {
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
 }

@@ -79,8 +79,8 @@ pub fn peek_type_meta(bytes: &[u8]) -> Result<TypeMeta, DecodeError> {
     let mismatch = |given: &str, place: &str| DecodeError::Mismatch {
         message: format!("{prefix} json: cannot unmarshal {given} into Go {place}"),
     };
-    let tree =
-        Json::parse(bytes).map_err(|message| DecodeError::Syntax { message: format!("{prefix} {message}") })?;
+    let tree = Json::parse(bytes)
+        .map_err(|message| DecodeError::Syntax { message: format!("{prefix} {message}") })?;
     let fields = match tree {
         Json::Object(fields) => fields,
         Json::Null => Vec::new(),
@@ -133,12 +133,21 @@ pub fn decode_value(ty: Type, value: &Value, validation: FieldValidation) -> Res
 /// # Errors
 ///
 /// As [`decode`].
-pub fn convert_unstructured(ty: Type, value: &Value, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+pub fn convert_unstructured(
+    ty: Type,
+    value: &Value,
+    validation: FieldValidation,
+) -> Result<Decoded, DecodeError> {
     let tree = Json::from_value(value).map_err(|message| DecodeError::Syntax { message })?;
     walk(ty, &tree, validation, Words::Unstructured)
 }
 
-fn walk(ty: Type, tree: &Json<'_>, validation: FieldValidation, words: Words) -> Result<Decoded, DecodeError> {
+fn walk(
+    ty: Type,
+    tree: &Json<'_>,
+    validation: FieldValidation,
+    words: Words,
+) -> Result<Decoded, DecodeError> {
     let mut walker = Walker {
         words,
         strict: validation != FieldValidation::Ignore,
@@ -260,7 +269,11 @@ impl Walker {
         Ok(Value::Array(values))
     }
 
-    fn map(&mut self, inner: Shape, entries: &[(std::borrow::Cow<'_, str>, Json<'_>)]) -> Result<Value, String> {
+    fn map(
+        &mut self,
+        inner: Shape,
+        entries: &[(std::borrow::Cow<'_, str>, Json<'_>)],
+    ) -> Result<Value, String> {
         let mut map = Map::new();
         let length = self.strict_path.len();
         for (key, item) in entries {
@@ -345,20 +358,22 @@ impl Walker {
     fn schema_form(&mut self, ty: Type, special: Special, given: &Json<'_>) -> Result<Value, String> {
         let inner = ty.declared_fields().find(|field| matches!(field.go(), "Schema"));
         match (special, inner, given) {
-            (Special::SchemaOrArray | Special::SchemaOrBool | Special::SchemaOrStrings, Some(schema), Json::Object(_)) => {
-                self.value(schema.shape(), given)
-            }
-            (Special::SchemaOrArray, Some(schema), Json::Array(items)) => {
-                items.iter().map(|item| self.value(schema.shape(), item)).collect::<Result<Vec<_>, _>>().map(Value::Array)
-            }
+            (
+                Special::SchemaOrArray | Special::SchemaOrBool | Special::SchemaOrStrings,
+                Some(schema),
+                Json::Object(_),
+            ) => self.value(schema.shape(), given),
+            (Special::SchemaOrArray, Some(schema), Json::Array(items)) => items
+                .iter()
+                .map(|item| self.value(schema.shape(), item))
+                .collect::<Result<Vec<_>, _>>()
+                .map(Value::Array),
             _ => self.any(given),
         }
     }
 
     fn any(&mut self, given: &Json<'_>) -> Result<Value, String> {
-        given
-            .to_value()
-            .map_err(|number| self.json_mismatch(&format!("number {number}"), "float64"))
+        given.to_value().map_err(|number| self.json_mismatch(&format!("number {number}"), "float64"))
     }
 }
 

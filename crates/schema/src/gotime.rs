@@ -153,7 +153,8 @@ fn offset<'a>(rest: &mut &'a str) -> Result<Offset, Reason<'a>> {
     if hours > 24 || minutes > 59 {
         return Err(Reason::Range { what: "time zone offset" });
     }
-    Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).map_err(|_| Reason::Range { what: "time zone offset" })
+    Offset::from_seconds(sign * (hours * 3600 + minutes * 60))
+        .map_err(|_| Reason::Range { what: "time zone offset" })
 }
 
 #[cfg(test)]

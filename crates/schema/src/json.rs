@@ -353,7 +353,10 @@ mod tests {
     fn values_are_those_of_serde() {
         let text = r#" {"a": [1, -2.5e3, true, false, null, "x\u00e9\n\ud83d\ude00\/"], "b": {}, "c": []} "#;
         let tree = Json::parse(text.as_bytes()).and_then(|tree| tree.to_value());
-        assert_eq!(tree, Ok(json!({"a": [1, -2500.0, true, false, null, "x\u{e9}\n\u{1f600}/"], "b": {}, "c": []})));
+        assert_eq!(
+            tree,
+            Ok(json!({"a": [1, -2500.0, true, false, null, "x\u{e9}\n\u{1f600}/"], "b": {}, "c": []}))
+        );
     }
 
     #[test]
@@ -389,7 +392,8 @@ mod tests {
         let deep = "[".repeat(1_000_000);
         assert_eq!(Json::parse(deep.as_bytes()), Err("exceeded max depth".to_owned()));
         let allowed = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
-        let tree = Json::parse(allowed.as_bytes()).and_then(|tree| tree.to_value()).expect("within the limit");
+        let tree =
+            Json::parse(allowed.as_bytes()).and_then(|tree| tree.to_value()).expect("within the limit");
         let again = serde_json::from_str::<serde_json::Value>(&tree.to_string());
         assert_eq!(again.expect("what is admitted can be read back"), tree);
         assert_eq!(Json::parse(b"\"\xff\""), Err("invalid UTF-8 in JSON at byte 1".to_owned()));

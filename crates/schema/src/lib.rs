@@ -16,7 +16,8 @@ mod resources;
 mod table;
 
 pub use decode::{
-    DecodeError, Decoded, FieldValidation, TypeMeta, convert_unstructured, decode, decode_value, peek_type_meta,
+    DecodeError, Decoded, FieldValidation, TypeMeta, convert_unstructured, decode, decode_value,
+    peek_type_meta,
 };
 pub use gotext::{go_print, go_quote};
 pub use merge::{MergeError, strategic_merge};

@@ -161,7 +161,10 @@ fn merge_map(
 }
 
 fn unknown_directive(directive: &Value, map: &Map<String, Value>) -> MergeError {
-    MergeError::UnknownDirective { directive: go_print(directive), map: go_print(&Value::Object(map.clone())) }
+    MergeError::UnknownDirective {
+        directive: go_print(directive),
+        map: go_print(&Value::Object(map.clone())),
+    }
 }
 
 /// Drops from `original` what `$retainKeys` does not name.
@@ -185,7 +188,10 @@ fn without_directives(value: Value) -> Option<Value> {
                 return None;
             }
             let is_directive = |key: &str| {
-                key == PATCH || key == RETAIN_KEYS || key.starts_with(SET_ORDER) || key.starts_with(DELETE_PRIMITIVES)
+                key == PATCH
+                    || key == RETAIN_KEYS
+                    || key.starts_with(SET_ORDER)
+                    || key.starts_with(DELETE_PRIMITIVES)
             };
             let kept = fields
                 .into_iter()
@@ -195,8 +201,12 @@ fn without_directives(value: Value) -> Option<Value> {
             Some(Value::Object(kept))
         }
         Value::Array(items) => {
-            let is_bare = |item: &Value| item.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key(PATCH));
-            Some(Value::Array(items.into_iter().filter(|item| !is_bare(item)).filter_map(without_directives).collect()))
+            let is_bare = |item: &Value| {
+                item.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key(PATCH))
+            };
+            Some(Value::Array(
+                items.into_iter().filter(|item| !is_bare(item)).filter_map(without_directives).collect(),
+            ))
         }
         scalar => Some(scalar),
     }

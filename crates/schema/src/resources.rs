@@ -160,7 +160,9 @@ mod tests {
         assert_eq!(pods.categories, ["all"]);
         assert!(pods.verbs.contains(&"deletecollection"));
         let names: Vec<_> = pods.subresources.iter().map(|entry| entry.name).collect();
-        for name in ["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "status"] {
+        for name in
+            ["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "status"]
+        {
             assert!(names.contains(&name), "{name} is missing in {names:?}");
         }
         let eviction = pods.subresources.iter().find(|entry| entry.name == "eviction").expect("listed");
@@ -174,7 +176,12 @@ mod tests {
             .filter(|entry| crate::builtin().type_for(entry.group_version, entry.kind).is_none())
             .map(|entry| (entry.group_version, entry.kind))
             .collect();
-        assert!(missing.iter().all(|entry| entry.0 == "resource.k8s.io/v1" || entry.1 == "ServiceCIDR" || entry.1 == "IPAddress"), "{missing:?}");
+        assert!(
+            missing.iter().all(|entry| entry.0 == "resource.k8s.io/v1"
+                || entry.1 == "ServiceCIDR"
+                || entry.1 == "IPAddress"),
+            "{missing:?}"
+        );
     }
 
     #[test]
@@ -187,7 +194,8 @@ mod tests {
     #[test]
     fn columns_are_those_of_kubectl_get() {
         let columns = table_columns("v1", "pods");
-        let names: Vec<_> = columns.iter().filter(|column| column.priority == 0).map(|column| column.name).collect();
+        let names: Vec<_> =
+            columns.iter().filter(|column| column.priority == 0).map(|column| column.name).collect();
         assert_eq!(names, ["Name", "Ready", "Status", "Restarts", "Age"]);
         assert_eq!(columns[0].format, "name");
         assert!(table_columns("v1", "bindings").is_empty());

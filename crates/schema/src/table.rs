@@ -540,7 +540,8 @@ pub(crate) fn string(number: u16) -> &'static str {
     let at = record(Section::StringOffsets, number.into(), 4);
     let start = bounds(Section::StringBytes).0;
     let bytes = &TABLE[start + u32_at(at)..start + u32_at(at + 4)];
-    std::str::from_utf8(bytes).expect("the table is made from strings, and a test compares it with its source")
+    std::str::from_utf8(bytes)
+        .expect("the table is made from strings, and a test compares it with its source")
 }
 
 fn bounds(section: Section) -> (usize, usize) {

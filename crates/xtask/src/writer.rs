@@ -211,8 +211,11 @@ impl Writer {
             (Some(text), "alias") => self.shape_of(package, text)?,
             _ => NONE,
         };
-        let values: Vec<String> =
-            go_type.values.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+        let values: Vec<String> = go_type
+            .values
+            .iter()
+            .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            .collect();
         let atomic = u16::from(go_type.struct_type.as_deref() == Some("atomic"));
         let record = [
             self.string(package)?,
@@ -228,7 +231,12 @@ impl Writer {
         Ok(())
     }
 
-    fn field_record(&mut self, section: &mut Vec<u8>, package: &str, field: &GoField) -> Result<(), TableError> {
+    fn field_record(
+        &mut self,
+        section: &mut Vec<u8>,
+        package: &str,
+        field: &GoField,
+    ) -> Result<(), TableError> {
         let strategy = field.patch_strategy.as_deref().unwrap_or_default();
         // The only field whose zero value Go leaves out although it is a struct.
         let omit_zero = field.json.as_deref() == Some("creationTimestamp");
@@ -310,8 +318,11 @@ impl Writer {
         let mut section = Vec::new();
         put(&mut section, &[self.string("")?, self.list(&["v1".to_owned()])?]);
         for group in &facts.resources.groups {
-            let mut versions: Vec<String> =
-                group.versions.iter().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()).collect();
+            let mut versions: Vec<String> = group
+                .versions
+                .iter()
+                .map(|name| name.rsplit('/').next().unwrap_or(name).to_owned())
+                .collect();
             let preferred = group.preferred.rsplit('/').next().unwrap_or_default();
             versions.sort_by_key(|version| version != preferred);
             put(&mut section, &[self.string(&group.name)?, self.list(&versions)?]);

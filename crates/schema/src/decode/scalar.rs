@@ -21,21 +21,30 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 impl Walker {
     /// Decodes a scalar, or tells that something else stands there.
-    pub(super) fn scalar(&mut self, shape: Shape, declared: Shape, given: &Json<'_>) -> Result<Value, String> {
+    pub(super) fn scalar(
+        &mut self,
+        shape: Shape,
+        declared: Shape,
+        given: &Json<'_>,
+    ) -> Result<Value, String> {
         match (shape, given) {
             // Null leaves a scalar at its zero value.
             (_, Json::Null) => Ok(Value::Null),
             (Shape::String, Json::String(text)) => Ok(Value::String(text.clone().into_owned())),
             (Shape::Bool, Json::Bool(flag)) => Ok(Value::Bool(*flag)),
             (Shape::Bytes, Json::String(text)) => bytes(text),
-            (Shape::Int32 | Shape::Int64 | Shape::Float64, Json::Number(text)) => self.number(shape, declared, text),
+            (Shape::Int32 | Shape::Int64 | Shape::Float64, Json::Number(text)) => {
+                self.number(shape, declared, text)
+            }
             (_, given) => Err(self.mismatch(given, declared)),
         }
     }
 
     fn number(&self, shape: Shape, declared: Shape, text: &str) -> Result<Value, String> {
         let fitting = match shape {
-            Shape::Int32 => integer(text, self.words).filter(|value| i32::try_from(*value).is_ok()).map(Value::from),
+            Shape::Int32 => {
+                integer(text, self.words).filter(|value| i32::try_from(*value).is_ok()).map(Value::from)
+            }
             Shape::Int64 => integer(text, self.words).map(Value::from),
             _ => number(text).map(Value::Number),
         };

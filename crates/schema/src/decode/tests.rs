@@ -7,7 +7,9 @@ use crate::builtin;
 
 fn check(kind: &str, text: &str) -> Result<Value, String> {
     let ty = builtin().type_for("v1", kind).expect("a core kind");
-    decode(ty, text.as_bytes(), FieldValidation::Strict).map(|decoded| decoded.value).map_err(|error| error.to_string())
+    decode(ty, text.as_bytes(), FieldValidation::Strict)
+        .map(|decoded| decoded.value)
+        .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -21,7 +23,10 @@ fn wrong_types_are_told_as_go_tells_them() {
             r#"{"metadata":{"labels":{"a":5}}}"#,
             "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
         ),
-        (r#"{"metadata":[]}"#, "json: cannot unmarshal array into Go struct field Pod.metadata of type v1.ObjectMeta"),
+        (
+            r#"{"metadata":[]}"#,
+            "json: cannot unmarshal array into Go struct field Pod.metadata of type v1.ObjectMeta",
+        ),
         (
             r#"{"spec":{"containers":{}}}"#,
             "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container",
@@ -63,7 +68,10 @@ fn wrong_types_are_told_as_go_tells_them() {
     for (text, want) in cases {
         assert_eq!(check("Pod", text), Err(want.to_owned()), "{text}");
     }
-    assert_eq!(check("Secret", r#"{"data":{"a":"x!"}}"#), Err("illegal base64 data at input byte 1".to_owned()));
+    assert_eq!(
+        check("Secret", r#"{"data":{"a":"x!"}}"#),
+        Err("illegal base64 data at input byte 1".to_owned())
+    );
     assert_eq!(
         check("Secret", r#"{"data":{"a":5}}"#),
         Err("json: cannot unmarshal number into Go struct field Secret.data of type []uint8".to_owned())
@@ -145,13 +153,15 @@ fn special_forms_are_made_canonical() {
     let container = &value["spec"]["containers"][0];
     assert_eq!(container["resources"]["limits"], json!({"cpu": "500m", "memory": "1Mi"}));
     assert_eq!(container["env"][0]["valueFrom"]["resourceFieldRef"]["divisor"], "0");
-    let secret = check("Secret", "{\"data\":{\"a\":\"Yg\\n==\"}}").expect("line breaks are allowed in base64");
+    let secret =
+        check("Secret", "{\"data\":{\"a\":\"Yg\\n==\"}}").expect("line breaks are allowed in base64");
     assert_eq!(secret["data"]["a"], "Yg==");
 }
 
 #[test]
 fn decoding_twice_changes_nothing() {
-    let text = r#"{"spec":{"containers":[{"name":"c","image":"i","livenessProbe":{"tcpSocket":{"port":"web"}}}]}}"#;
+    let text =
+        r#"{"spec":{"containers":[{"name":"c","image":"i","livenessProbe":{"tcpSocket":{"port":"web"}}}]}}"#;
     let once = check("Pod", text).expect("a pod");
     let ty = builtin().type_for("v1", "Pod").expect("Pod is built in");
     let twice = decode_value(ty, &once, FieldValidation::Strict).expect("still a pod");
@@ -162,7 +172,9 @@ fn decoding_twice_changes_nothing() {
 fn patched_trees_are_told_in_other_words() {
     let ty = builtin().type_for("apps/v1", "Deployment").expect("Deployment is built in");
     let told = |value: Value| {
-        convert_unstructured(ty, &value, FieldValidation::Strict).map(|decoded| decoded.value).map_err(|error| error.to_string())
+        convert_unstructured(ty, &value, FieldValidation::Strict)
+            .map(|decoded| decoded.value)
+            .map_err(|error| error.to_string())
     };
     let cases = [
         (json!({"spec": {"replicas": "x"}}), "unrecognized type: int32"),

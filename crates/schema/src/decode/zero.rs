@@ -37,7 +37,8 @@ fn zero_named(ty: Type) -> Value {
     let mut object = Map::new();
     for field in ty.fields() {
         let value = zero(field.shape());
-        let omitted = (field.omits_zero() && value.is_null()) || (field.omits_empty() && is_empty(field.shape(), &value));
+        let omitted = (field.omits_zero() && value.is_null())
+            || (field.omits_empty() && is_empty(field.shape(), &value));
         if !omitted {
             object.insert(field.json().to_owned(), value);
         }

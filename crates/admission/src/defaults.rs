@@ -1,0 +1,93 @@
+//! What an object gets that it does not say, kind by kind: upstream's defaults, and what a strategy sets at create.
+
+pub(crate) mod pod;
+mod service;
+mod workload;
+
+use schema::Resource;
+use serde_json::{Value, json};
+
+use crate::tree::{default_field, default_pointer, items_mut, object_field};
+
+/// Fills in the defaults of the kind. Doing it twice changes nothing.
+pub(crate) fn apply(resource: &Resource, object: &mut Value) {
+    match (resource.group, resource.kind) {
+        ("", "Pod") => pod::pod(object),
+        ("", "PodTemplate") => pod::template_spec(&mut object["template"]["spec"]),
+        ("", "Service") => service::service(object),
+        ("", "Secret") => default_field(object, "type", "Opaque"),
+        ("", "Namespace") => namespace(object),
+        ("", "Node") => node(object),
+        ("", "ReplicationController") => workload::replication_controller(object),
+        ("apps", "Deployment") => workload::deployment(object),
+        ("apps", "ReplicaSet") => workload::replica_set(object),
+        ("apps", "DaemonSet") => workload::daemon_set(object),
+        ("apps", "StatefulSet") => workload::stateful_set(object),
+        ("batch", "Job") => workload::job(object),
+        ("batch", "CronJob") => workload::cron_job(object),
+        ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(object),
+        _ => {}
+    }
+}
+
+/// Sets what a new object of the kind starts with, whatever its creator wrote.
+pub(crate) fn start(resource: &Resource, object: &mut Value) {
+    match (resource.group, resource.kind) {
+        ("", "Pod") => {
+            object["metadata"]["generation"] = 1.into();
+            object["status"] =
+                json!({"phase": "Pending", "qosClass": pod::quality_of_service(&object["spec"])});
+        }
+        ("", "Namespace") => {
+            object["status"] = json!({"phase": "Active"});
+            let finalizers = object_field(object, "spec").entry("finalizers").or_insert_with(|| json!([]));
+            if let Some(list) = finalizers.as_array_mut()
+                && !list.contains(&Value::from("kubernetes"))
+            {
+                list.push("kubernetes".into());
+            }
+        }
+        ("", "Service") => object["status"] = json!({"loadBalancer": {}}),
+        ("", "ReplicationController") | ("apps", "ReplicaSet") => {
+            object["metadata"]["generation"] = 1.into();
+            object["status"] = json!({"replicas": 0});
+        }
+        ("apps", "StatefulSet") => {
+            object["metadata"]["generation"] = 1.into();
+            object["status"] = json!({"availableReplicas": 0, "replicas": 0});
+        }
+        ("apps", "Deployment") | ("batch", "Job" | "CronJob") => {
+            object["metadata"]["generation"] = 1.into();
+            object["status"] = json!({});
+        }
+        ("apps", "DaemonSet") => {
+            object["metadata"]["generation"] = 1.into();
+            object["status"] = json!({
+                "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0
+            });
+        }
+        _ => {}
+    }
+}
+
+fn namespace(object: &mut Value) {
+    let name = object["metadata"]["name"].clone();
+    if name.is_string() {
+        object_field(&mut object["metadata"], "labels")
+            .insert("kubernetes.io/metadata.name".to_owned(), name);
+    }
+}
+
+fn node(object: &mut Value) {
+    let capacity = object["status"]["capacity"].clone();
+    if capacity.is_object() {
+        default_pointer(&mut object["status"], "allocatable", capacity);
+    }
+}
+
+fn endpoint_slice(object: &mut Value) {
+    for port in items_mut(object, "ports") {
+        default_pointer(port, "name", "");
+        default_pointer(port, "protocol", "TCP");
+    }
+}

@@ -1,0 +1,228 @@
+//! Services: ports, types, addresses.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::errors::FieldErrors;
+use crate::path::Path;
+use crate::scalars::{
+    in_range, ip_address, labels, one_of, optional_one_of, port, port_number, required_label, subdomain,
+};
+use crate::tree::{is_set, items, items_mut, remove, text};
+
+const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+
+/// The kubelet's own port must not be taken from outside.
+const KUBELET_PORT: i64 = 10_250;
+
+/// Checks a service.
+pub(crate) fn validate(errors: &mut FieldErrors, service: &Value) {
+    let path = Path::root("spec");
+    let spec = &service["spec"];
+    let kind = text(&spec["type"]);
+    let is_headless =
+        text(&spec["clusterIP"]) == "None" || items(&spec["clusterIPs"]).first() == Some(&json!("None"));
+    let ports = items(&spec["ports"]);
+    if ports.is_empty() && !is_headless && kind != "ExternalName" {
+        errors.required(&path.child("ports"), "");
+    }
+    by_type(errors, &path, spec, kind, is_headless);
+    let mut names = BTreeSet::new();
+    for (index, one) in ports.iter().enumerate() {
+        service_port(errors, &path.child("ports").index(index), one, ports.len() > 1, &mut names);
+    }
+    labels(errors, &path.child("selector"), &spec["selector"]);
+    one_of(errors, &path.child("sessionAffinity"), &spec["sessionAffinity"], &["ClientIP", "None"]);
+    let timeout = &spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"];
+    let at = path.child("sessionAffinityConfig").child("clientIP").child("timeoutSeconds");
+    in_range(errors, &at, timeout, 1, 86_400);
+    addresses(errors, &path, spec, kind);
+    one_of(errors, &path.child("type"), &spec["type"], &TYPES);
+    if kind == "ClusterIP" {
+        for (index, one) in ports.iter().enumerate() {
+            if one["nodePort"].as_i64().unwrap_or(0) != 0 {
+                let at = path.child("ports").index(index).child("nodePort");
+                errors.forbidden(&at, "may not be used when `type` is 'ClusterIP'");
+            }
+        }
+    }
+    unique_ports(errors, &path.child("ports"), ports);
+    let policies = ["Cluster", "Local"];
+    if matches!(kind, "NodePort" | "LoadBalancer") {
+        optional_one_of(
+            errors,
+            &path.child("externalTrafficPolicy"),
+            &spec["externalTrafficPolicy"],
+            &policies,
+        );
+    } else if is_set(&spec["externalTrafficPolicy"]) {
+        let detail = "may only be set for externally-accessible services";
+        errors.invalid(&path.child("externalTrafficPolicy"), text(&spec["externalTrafficPolicy"]), detail);
+    }
+    optional_one_of(errors, &path.child("internalTrafficPolicy"), &spec["internalTrafficPolicy"], &policies);
+}
+
+fn by_type(errors: &mut FieldErrors, path: &Path, spec: &Value, kind: &str, is_headless: bool) {
+    match kind {
+        "NodePort" | "LoadBalancer" => {
+            for (index, one) in items(&spec["ports"]).iter().enumerate() {
+                if kind == "LoadBalancer" && one["port"].as_i64() == Some(KUBELET_PORT) {
+                    let detail = "may not expose port 10250 externally since it is used by kubelet";
+                    errors.invalid(&path.child("ports").index(index), KUBELET_PORT, detail);
+                }
+            }
+            if is_headless {
+                let detail = format!("may not be set to 'None' for {kind} services");
+                errors.invalid(&path.child("clusterIPs").index(0), "None", detail);
+            }
+        }
+        "ExternalName" => {
+            let name = text(&spec["externalName"]);
+            let name = name.strip_suffix('.').unwrap_or(name);
+            if name.is_empty() {
+                errors.required(&path.child("externalName"), "");
+            } else {
+                subdomain(errors, &path.child("externalName"), name);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn service_port<'a>(
+    errors: &mut FieldErrors,
+    path: &Path,
+    one: &'a Value,
+    needs_name: bool,
+    names: &mut BTreeSet<&'a str>,
+) {
+    let name = text(&one["name"]);
+    if needs_name || !name.is_empty() {
+        required_label(errors, &path.child("name"), name);
+        if !name.is_empty() && !names.insert(name) {
+            errors.duplicate(&path.child("name"), name);
+        }
+    }
+    port_number(errors, &path.child("port"), &one["port"]);
+    one_of(errors, &path.child("protocol"), &one["protocol"], &["SCTP", "TCP", "UDP"]);
+    port(errors, &path.child("targetPort"), &one["targetPort"]);
+    let protocol = text(&one["appProtocol"]);
+    if !protocol.is_empty() {
+        let parsed = names::QualifiedName::parse(protocol);
+        errors.invalid_each(&path.child("appProtocol"), protocol, crate::scalars::messages(parsed));
+    }
+}
+
+fn addresses(errors: &mut FieldErrors, path: &Path, spec: &Value, kind: &str) {
+    let (one, all) = (text(&spec["clusterIP"]), items(&spec["clusterIPs"]));
+    if kind == "ExternalName" {
+        if !all.is_empty() {
+            errors.invalid(
+                &path.child("clusterIPs"),
+                all.to_vec(),
+                "may not be set for ExternalName services",
+            );
+        }
+        return;
+    }
+    if !all.is_empty() && text(&all[0]) != one {
+        let detail = "first value must match `clusterIP`";
+        errors.invalid(&path.child("clusterIPs").index(0), all[0].clone(), detail);
+    }
+    for (index, address) in all.iter().enumerate() {
+        let address = text(address);
+        if index == 0 && address == "None" {
+            continue;
+        }
+        ip_address(errors, &path.child("clusterIPs").index(index), address);
+    }
+    for (index, address) in items(&spec["externalIPs"]).iter().enumerate() {
+        ip_address(errors, &path.child("externalIPs").index(index), text(address));
+    }
+}
+
+fn unique_ports(errors: &mut FieldErrors, path: &Path, ports: &[Value]) {
+    let (mut node_ports, mut service_ports) = (BTreeSet::new(), BTreeSet::new());
+    for (index, one) in ports.iter().enumerate() {
+        let protocol = text(&one["protocol"]);
+        let node_port = one["nodePort"].as_i64().unwrap_or(0);
+        if node_port != 0 && !node_ports.insert((protocol, node_port)) {
+            errors.duplicate(&path.index(index).child("nodePort"), node_port);
+        }
+    }
+    for (index, one) in ports.iter().enumerate() {
+        let (protocol, number) = (text(&one["protocol"]), one["port"].as_i64().unwrap_or(0));
+        if !service_ports.insert((protocol, number)) {
+            // Upstream shows the key that it compares, in Go's names.
+            let key = json!({
+                "Name": "", "Protocol": protocol, "AppProtocol": null, "Port": number, "TargetPort": 0, "NodePort": 0
+            });
+            errors.duplicate(&path.index(index), key);
+        }
+    }
+}
+
+/// Takes over allocated addresses and ports that the new object leaves out.
+pub(crate) fn keep_allocations(old: &Value, new: &mut Value) {
+    let (before, after) = (&old["spec"], &mut new["spec"]);
+    let (kind_before, kind_after) = (text(&before["type"]).to_owned(), text(&after["type"]).to_owned());
+    if kind_after == "ExternalName" {
+        if kind_before != "ExternalName" {
+            for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+                if after[name] == before[name] {
+                    remove(after, name);
+                }
+            }
+        }
+        return;
+    }
+    if kind_before != "ExternalName"
+        && text(&after["clusterIP"]).is_empty()
+        && items(&after["clusterIPs"]).is_empty()
+    {
+        for name in ["clusterIP", "clusterIPs"] {
+            if is_set(&before[name]) {
+                after[name] = before[name].clone();
+            }
+        }
+    }
+    let uses_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
+    if uses_node_ports(&kind_before) && uses_node_ports(&kind_after) {
+        let known = items(&before["ports"]).to_vec();
+        for one in items_mut(after, "ports").filter(|one| one["nodePort"].as_i64().unwrap_or(0) == 0) {
+            let same = known.iter().find(|other| {
+                other["port"] == one["port"]
+                    && other["protocol"] == one["protocol"]
+                    && is_set(&other["nodePort"])
+            });
+            if let Some(same) = same {
+                one["nodePort"] = same["nodePort"].clone();
+            }
+        }
+    } else if uses_node_ports(&kind_before) && kind_after == "ClusterIP" {
+        // Going back to a cluster address gives the node ports back.
+        let known = items(&before["ports"]).to_vec();
+        for one in items_mut(after, "ports") {
+            if known.iter().any(|other| is_set(&other["nodePort"]) && other["nodePort"] == one["nodePort"]) {
+                remove(one, "nodePort");
+            }
+        }
+        remove(after, "externalTrafficPolicy");
+    }
+}
+
+/// The first cluster address stays as long as the service has one.
+pub(crate) fn validate_update(errors: &mut FieldErrors, old: &Value, new: &Value) {
+    let (before, after) = (&old["spec"], &new["spec"]);
+    if before["type"] == "ExternalName" || after["type"] == "ExternalName" {
+        return;
+    }
+    let (was, is) = (items(&before["clusterIPs"]), items(&after["clusterIPs"]));
+    if let Some(first) = was.first()
+        && is.first() != Some(first)
+    {
+        let at = Path::root("spec").child("clusterIPs").index(0);
+        errors.invalid(&at, is.to_vec(), "may not change once set");
+    }
+}
