@@ -1,1 +1,65 @@
-//! HTTP to store: authenticate, authorise, admit, act, render
+//! HTTP to store: authenticate, authorise, admit, act, render.
+//!
+//! One request parser as kube-apiserver has it; one file a verb, one a subresource; everything generic over a table of kinds
+//! ([`schema::resources`] says what a kind is called, a strategy file says what is special about it). JSON trees on the
+//! generic path; what is stored is what clients read, so that a get copies nothing.
+//!
+//! Who speaks is a property of the connection: the client certificate of a TLS connection, or the [`Identity`] that an in-memory
+//! connection was opened with. Headers never say it.
+//!
+//! Tasks:
+//!
+//! | task | owns | reads | emits | stops when |
+//! |---|---|---|---|---|
+//! | accept loop ([`ApiServer::serve`]) | the listener | connections | connection tasks | its shutdown future |
+//! | one a connection | the socket | requests | answers | the peer leaves or the server closes |
+//! | namespace drain | one terminating namespace | the store | deletions | the namespace is gone |
+//! | event expiry | nothing | the events | deletions of old ones | the last [`ApiServer`] is dropped |
+//!
+//! Errors: every failure of a request is one variant of one enum and becomes a `Status` in one place, `status.rs`.
+
+pub mod authority;
+mod authorize;
+mod body;
+mod deletion;
+mod discovery;
+mod expiry;
+mod gatekeeper;
+mod health;
+mod identity;
+mod in_memory;
+mod kinds;
+mod limits;
+mod list_options;
+mod listener;
+mod media;
+mod namespaces;
+mod node;
+mod object;
+mod openapi;
+mod pagination;
+mod patching;
+mod query;
+mod render;
+mod request;
+mod responses;
+mod selector;
+mod server;
+mod service_addresses;
+mod status;
+mod strategy;
+mod subresources;
+mod table;
+mod timestamps;
+mod tls;
+mod verbs;
+mod watch_stream;
+mod writing;
+
+pub use identity::Identity;
+pub use in_memory::{InMemoryConnector, InMemoryIo};
+pub use limits::Limits;
+pub use node::{NoNodes, NodeConnector, NodeIo};
+pub use server::{ApiServer, ApiServerConfig, StartError};
+pub use service_addresses::{ServiceRange, ServiceRangeError};
+pub use tls::{TlsError, server_tls};

@@ -220,6 +220,11 @@ impl Store {
         }
     }
 
+    /// Whether a commit has failed and nothing is stored any more.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.borrow().is_some()
+    }
+
     /// Resolves with the reason when a commit has failed and the process should end; never when the store is closed in order.
     pub async fn stopped(&self) -> String {
         let mut stopped = self.stopped.clone();

@@ -128,8 +128,8 @@ impl Object {
         Some(Object { key, revision, created, value, revision_at: u32::try_from(revision_at).ok()? })
     }
 
-    /// The same value under the revision of its deletion.
-    pub(crate) fn at_deletion(&self, revision: u64) -> Object {
+    /// The same value under another revision, such as that of its deletion.
+    pub fn at_revision(&self, revision: u64) -> Object {
         let old_digits = decimal_digits(self.revision);
         let digits = revision.to_string();
         let at = self.revision_at as usize;

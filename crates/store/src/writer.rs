@@ -318,7 +318,7 @@ fn plan_write(
             if let Some(expected) = expected {
                 expect_revision(key, *expected, &current)?;
             }
-            let object = Arc::new(current.at_deletion(revision));
+            let object = Arc::new(current.at_revision(revision));
             Ok((
                 Change::Remove { created: current.created() },
                 Event { kind: EventKind::Deleted, object, previous: Some(current) },

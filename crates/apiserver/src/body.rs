@@ -1,0 +1,165 @@
+//! Request bodies: read whole within limits of size and time, decoded by their media type.
+
+use std::error::Error;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use manifest::Limits as ManifestLimits;
+use schema::{DecodeError, Decoded, FieldValidation};
+use serde_json::Value;
+
+use crate::kinds::Kind;
+use crate::media::content_type;
+use crate::query::Query;
+use crate::server::Server;
+use crate::status::ApiError;
+
+/// A body with its media type.
+#[derive(Clone)]
+pub(crate) struct Content {
+    pub(crate) bytes: Bytes,
+    /// Lower case, without parameters; `None` when the client did not say.
+    pub(crate) media_type: Option<String>,
+}
+
+/// Reads a request's body.
+pub(crate) async fn read(server: &Server, request: &mut Request<Incoming>) -> Result<Content, ApiError> {
+    let limits = server.limits();
+    let limit = limits.body_bytes;
+    let media_type = content_type(request.headers());
+    let body = request.body_mut();
+    if body.size_hint().lower() > limit as u64 {
+        return Err(ApiError::TooLarge { limit });
+    }
+    match tokio::time::timeout(limits.body_time, Limited::new(body, limit).collect()).await {
+        Ok(Ok(collected)) => Ok(Content { bytes: collected.to_bytes(), media_type }),
+        Ok(Err(error)) if is_length_limit(&*error) => Err(ApiError::TooLarge { limit }),
+        Ok(Err(error)) => Err(ApiError::bad_request(format!("the body of the request ended early: {error}"))),
+        Err(_) => Err(ApiError::BodyTimeout { seconds: limits.body_time.as_secs() }),
+    }
+}
+
+fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
+    error.is::<LengthLimitError>()
+}
+
+/// What media types objects may have.
+fn accepted() -> Vec<String> {
+    ["application/json", "application/yaml"].map(str::to_owned).to_vec()
+}
+
+/// The body as bytes of JSON or as a tree that was read from YAML.
+enum Notation {
+    Json,
+    Tree(Value),
+}
+
+fn notation(content: &Content) -> Result<Notation, ApiError> {
+    match content.media_type.as_deref() {
+        // Old kubectl posts JSON without saying so.
+        None | Some("application/json") => Ok(Notation::Json),
+        Some("application/yaml") => yaml_tree(&content.bytes).map(Notation::Tree),
+        Some(other) if other.contains("protobuf") => Err(ApiError::UnsupportedContent {
+            message: "request bodies in protobuf are not understood by this server; send application/json (kubectl: create the object from a file, \
+                      or pipe `kubectl create ... --dry-run=client -o yaml` into `kubectl create -f -`)"
+                .to_owned(),
+        }),
+        Some(_) => Err(ApiError::UnsupportedMediaType { accepted: accepted() }),
+    }
+}
+
+/// The tree of a YAML body: one document, within a parse budget.
+pub(crate) fn yaml_tree(bytes: &[u8]) -> Result<Value, ApiError> {
+    let documents = manifest::parse_stream(bytes, &ManifestLimits::default())
+        .map_err(|error| ApiError::bad_request(format!("error converting YAML to JSON: {error}")))?;
+    match documents.as_slice() {
+        [] => Ok(Value::Null),
+        [document, ..] => Ok(document.root.to_json()),
+    }
+}
+
+/// The tree of a body that may be of any kind (options, bindings); an empty body is null.
+pub(crate) fn tree(content: &Content) -> Result<Value, ApiError> {
+    if content.bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    match notation(content)? {
+        Notation::Tree(value) => Ok(value),
+        Notation::Json => serde_json::from_slice(&content.bytes).map_err(|error| {
+            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+        }),
+    }
+}
+
+/// `fieldValidation`.
+pub(crate) fn field_validation(query: &Query) -> Result<FieldValidation, ApiError> {
+    match query.text("fieldValidation") {
+        None | Some("Warn") => Ok(FieldValidation::Warn),
+        Some("Ignore") => Ok(FieldValidation::Ignore),
+        Some("Strict") => Ok(FieldValidation::Strict),
+        Some(other) => Err(ApiError::bad_request(format!(
+            "fieldValidation: Unsupported value: \"{other}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+        ))),
+    }
+}
+
+/// Decodes an object of `kind`, or says in upstream's words why it is none.
+pub(crate) fn decode(kind: &Kind, content: &Content, query: &Query) -> Result<Decoded, ApiError> {
+    let validation = field_validation(query)?;
+    let (decoded, told) = match notation(content)? {
+        Notation::Json => {
+            let told = schema::peek_type_meta(&content.bytes).map_err(|error| {
+                ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+            })?;
+            check_type(kind, &told.api_version, &told.kind)?;
+            (schema::decode(kind.ty(), &content.bytes, validation), told.kind)
+        }
+        Notation::Tree(value) => {
+            let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            check_type(kind, &field("apiVersion"), &field("kind"))?;
+            (schema::decode_value(kind.ty(), &value, validation), field("kind"))
+        }
+    };
+    let mut decoded = decoded.map_err(|error| ApiError::bad_request(explain(kind, &told, &error)))?;
+    set_type(kind, &mut decoded.value);
+    Ok(decoded)
+}
+
+fn explain(kind: &Kind, told: &str, error: &DecodeError) -> String {
+    let told = if told.is_empty() { kind.kind() } else { told };
+    format!(
+        "{told} in version \"{}\" cannot be handled as a {}: {error}",
+        kind.resource().version,
+        kind.kind()
+    )
+}
+
+fn check_type(kind: &Kind, api_version: &str, told: &str) -> Result<(), ApiError> {
+    if !api_version.is_empty() && api_version != kind.group_version() {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            kind.group_version()
+        )));
+    }
+    if !told.is_empty() && told != kind.kind() {
+        return Err(ApiError::bad_request(format!(
+            "{told} in version \"{}\" cannot be handled as a {}: converting ({}.{told}) to ({}.{}): unknown conversion",
+            kind.resource().version,
+            kind.kind(),
+            kind.resource().version,
+            kind.resource().version,
+            kind.kind()
+        )));
+    }
+    Ok(())
+}
+
+/// Says in the object itself what it is.
+pub(crate) fn set_type(kind: &Kind, object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("kind".to_owned(), kind.kind().into());
+        map.insert("apiVersion".to_owned(), kind.group_version().into());
+    }
+}

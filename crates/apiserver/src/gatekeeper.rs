@@ -1,0 +1,303 @@
+//! What every request passes before it reaches a verb: host, origin, path, identity, rights, and how many at once.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt;
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::{Method, Request};
+use hyper::body::Incoming;
+
+use crate::authorize;
+use crate::identity::Identity;
+use crate::kinds::Kind;
+use crate::query::Query;
+use crate::request::{ResourceTarget, Target, Verb, parse_path, verb_for};
+use crate::responses::{Answer, failure};
+use crate::server::Server;
+use crate::status::ApiError;
+use crate::{discovery, health, openapi, subresources, verbs};
+
+/// How a connection came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    Network,
+    InMemory,
+}
+
+/// Paths that need no credentials.
+const PUBLIC: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+
+/// One request on its way through the server.
+pub(crate) struct Call {
+    pub(crate) server: Arc<Server>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) verb: Verb,
+    /// Empty for objects of the whole cluster, and for lists over all namespaces.
+    pub(crate) namespace: String,
+    /// Empty for collections.
+    pub(crate) name: String,
+    pub(crate) query: Query,
+    pub(crate) request: Request<Incoming>,
+    /// Held as long as the request counts as in flight.
+    pub(crate) place: Place,
+}
+
+impl Call {
+    pub(crate) fn key(&self) -> store::Key {
+        store::Key::new(self.kind.collection(), &self.namespace, &self.name)
+    }
+
+    pub(crate) fn dry_run(&self) -> Result<bool, ApiError> {
+        let mut values = self.query.all("dryRun").filter(|value| !value.is_empty()).peekable();
+        let asked = values.peek().is_some();
+        match values.find(|value| *value != "All") {
+            None => Ok(asked),
+            Some(other) => Err(ApiError::bad_request(format!(
+                "dryRun: Unsupported value: \"{other}\": supported values: \"All\""
+            ))),
+        }
+    }
+}
+
+/// Answers a request; a panic becomes an answer too and ends nothing else.
+pub(crate) async fn answer_request(
+    server: Arc<Server>,
+    identity: Arc<Identity>,
+    door: Door,
+    request: Request<Incoming>,
+) -> Answer {
+    let outcome = AssertUnwindSafe(admit(server, identity, door, request)).catch_unwind().await;
+    match outcome {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => failure(&error),
+        Err(_) => failure(&ApiError::Internal { message: "the request handler panicked".to_owned() }),
+    }
+}
+
+async fn admit(
+    server: Arc<Server>,
+    identity: Arc<Identity>,
+    door: Door,
+    request: Request<Incoming>,
+) -> Result<Answer, ApiError> {
+    if door == Door::Network {
+        check_host(&server, &request)?;
+        check_origin(&server, &request)?;
+    }
+    let target = parse_path(request.uri().path()).map_err(|_| ApiError::NoSuchPath)?;
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    if identity.is_anonymous() && request.headers().contains_key(AUTHORIZATION) {
+        return Err(ApiError::Unauthorized);
+    }
+    match target {
+        Target::Path(path) => {
+            if !PUBLIC.contains(&path.as_str()) && !authorize::may_discover(&identity) {
+                return Err(ApiError::PathForbidden {
+                    user: identity.name().to_owned(),
+                    verb: request.method().as_str().to_ascii_lowercase(),
+                    path,
+                });
+            }
+            if !matches!(*request.method(), Method::GET | Method::HEAD) {
+                return Err(ApiError::MethodNotAllowed);
+            }
+            answer_path(&server, &path, &query, &request)
+        }
+        Target::Resource(target) => admit_resource(server, identity, target, query, request).await,
+    }
+}
+
+fn answer_path(
+    server: &Server,
+    path: &str,
+    query: &Query,
+    request: &Request<Incoming>,
+) -> Result<Answer, ApiError> {
+    health::answer(server, path, query)
+        .or_else(|| discovery::answer(server, path, request.headers()))
+        .or_else(|| openapi::answer(server, path, request.headers()))
+        .ok_or(ApiError::NoSuchPath)
+}
+
+async fn admit_resource(
+    server: Arc<Server>,
+    identity: Arc<Identity>,
+    target: ResourceTarget,
+    query: Query,
+    request: Request<Incoming>,
+) -> Result<Answer, ApiError> {
+    let verb = verb_for(request.method(), &target, &query).ok_or(ApiError::MethodNotAllowed)?;
+    if !authorize::may(&identity, verb, &target) {
+        return Err(forbidden(&identity, verb, &target));
+    }
+    let kind = server
+        .kinds
+        .find(&target.group, &target.version, &target.resource)
+        .cloned()
+        .ok_or(ApiError::NoSuchPath)?;
+    let namespace = target.namespace.unwrap_or_default();
+    let name = target.name.unwrap_or_default();
+    // A namespaced object is only found inside a namespace, a cluster object only outside.
+    let fits = match (kind.namespaced(), namespace.is_empty()) {
+        (true, true) => name.is_empty() && matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection),
+        (true, false) | (false, true) => true,
+        (false, false) => false,
+    };
+    if !fits {
+        return Err(if kind.namespaced() { ApiError::MethodNotAllowed } else { ApiError::NoSuchPath });
+    }
+    let long = verb == Verb::Watch
+        || target.subresource.as_deref().is_some_and(|name| subresources::is_long(name, &query));
+    let place = server.in_flight.enter(&server, &identity, long)?;
+    let call = Call { server, identity, kind, verb, namespace, name, query, request, place };
+    match target.subresource {
+        Some(subresource) => subresources::dispatch(call, &subresource, &target.rest).await,
+        None => verbs::dispatch(call).await,
+    }
+}
+
+fn forbidden(identity: &Identity, verb: Verb, target: &ResourceTarget) -> ApiError {
+    let resource = match &target.subresource {
+        Some(subresource) => format!("{}/{subresource}", target.resource),
+        None => target.resource.clone(),
+    };
+    let place = match &target.namespace {
+        Some(namespace) => format!("in the namespace \"{namespace}\""),
+        None => "at the cluster scope".to_owned(),
+    };
+    ApiError::Forbidden {
+        group: target.group.clone(),
+        resource: target.resource.clone(),
+        name: target.name.clone().unwrap_or_default(),
+        detail: format!(
+            "User \"{}\" cannot {} resource \"{resource}\" in API group \"{}\" {place}",
+            identity.name(),
+            verb.as_str(),
+            target.group
+        ),
+    }
+}
+
+/// The names of the service `default/kubernetes`.
+pub(crate) const SERVICE_NAMES: [&str; 5] = [
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster",
+    "kubernetes.default.svc.cluster.local",
+];
+
+fn check_host(server: &Server, request: &Request<Incoming>) -> Result<(), ApiError> {
+    let authority = match request.uri().authority() {
+        Some(authority) => authority.as_str().to_owned(),
+        None => match request.headers().get(HOST) {
+            Some(host) => host.to_str().unwrap_or("?").to_owned(),
+            // HTTP/1.0 without a host: nothing that a browser can be made to send.
+            None => return Ok(()),
+        },
+    };
+    if host_is_own(server, host_of(&authority)) {
+        return Ok(());
+    }
+    Err(ApiError::Misdirected { host: authority })
+}
+
+/// `HOST` of `HOST:PORT`, `[V6]:PORT` without the brackets.
+fn host_of(authority: &str) -> &str {
+    if let Some(rest) = authority.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or_default();
+    }
+    authority.rsplit_once(':').map_or(authority, |(host, _)| host)
+}
+
+fn host_is_own(server: &Server, host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let address: Option<IpAddr> = host.parse().ok();
+    let is_loopback = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+    is_loopback
+        || SERVICE_NAMES.contains(&host.as_str())
+        || address == Some(IpAddr::V4(server.addresses.range().kubernetes()))
+        || address.is_some_and(|address| server.config.advertise.is_some_and(|own| own.ip() == address))
+        || server.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(&host))
+}
+
+fn check_origin(server: &Server, request: &Request<Incoming>) -> Result<(), ApiError> {
+    for origin in request.headers().get_all(ORIGIN) {
+        let origin = origin.to_str().unwrap_or("?");
+        if !server.config.origins.iter().any(|allowed| allowed == origin) {
+            return Err(ApiError::OriginRefused { origin: origin.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// How many requests each identity has running.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight(Arc<Mutex<BTreeMap<String, Count>>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    short: usize,
+    long: usize,
+}
+
+/// One running request; gives its place back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    counts: InFlight,
+    user: String,
+    long: bool,
+}
+
+impl InFlight {
+    fn enter(&self, server: &Server, identity: &Identity, long: bool) -> Result<Place, ApiError> {
+        let limits = server.limits();
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(identity.name().to_owned()).or_default();
+        let (running, limit) = if long {
+            (&mut count.long, limits.long_requests)
+        } else {
+            (&mut count.short, limits.requests_in_flight)
+        };
+        if *running >= limit {
+            return Err(ApiError::TooManyRequests { user: identity.name().to_owned() });
+        }
+        *running += 1;
+        Ok(Place { counts: self.clone(), user: identity.name().to_owned(), long })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.user) {
+            let running = if self.long { &mut count.long } else { &mut count.short };
+            *running = running.saturating_sub(1);
+            if count.short == 0 && count.long == 0 {
+                counts.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_of;
+
+    #[test]
+    fn the_host_is_what_stands_before_the_port() {
+        for (authority, host) in [
+            ("localhost:6443", "localhost"),
+            ("localhost", "localhost"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            ("[::1]:6443", "::1"),
+            ("evil.example:80", "evil.example"),
+        ] {
+            assert_eq!(host_of(authority), host);
+        }
+    }
+}

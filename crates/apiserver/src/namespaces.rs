@@ -1,0 +1,246 @@
+//! What every cluster has, what every namespace has, and how a namespace ends.
+
+use std::sync::Arc;
+
+use futures::future::select_all;
+use serde_json::{Value, json};
+use store::{Key, Purpose, Watch};
+
+use crate::deletion::{DeleteOptions, delete_object};
+use crate::identity::Identity;
+use crate::kinds::Kind;
+use crate::object::{self, encode, map_mut, text};
+use crate::server::{Server, StartError};
+use crate::status::ApiError;
+use crate::strategy::namespace::FINALIZER;
+use crate::writing::{Candidate, Part, Write, create_object, update_object};
+
+/// The namespaces that every cluster has.
+const STANDARD: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+/// The ConfigMap with the authority's certificate.
+const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
+
+/// Whether a namespace may not be deleted.
+pub(crate) fn is_protected(name: &str) -> bool {
+    matches!(name, "default" | "kube-system" | "kube-public")
+}
+
+fn core<'s>(server: &'s Server, plural: &str) -> Result<&'s Arc<Kind>, ApiError> {
+    server
+        .kinds
+        .core(plural)
+        .ok_or_else(|| ApiError::Internal { message: format!("{plural} are not served") })
+}
+
+/// Creates an object on behalf of the server, unless it exists.
+async fn ensure(server: &Arc<Server>, plural: &str, namespace: &str, value: Value) -> Result<(), ApiError> {
+    let kind = core(server, plural)?;
+    let name = object::name(&value).to_owned();
+    if server.store.get(&Key::new(kind.collection(), namespace, &name)).is_some() {
+        return Ok(());
+    }
+    let identity = Identity::admin();
+    let write = Write { server, kind, namespace, identity: &identity, dry_run: false };
+    let decoded = schema::decode_value(kind.ty(), &value, schema::FieldValidation::Strict)
+        .map_err(|error| ApiError::Internal { message: error.to_string() })?;
+    let mut value = decoded.value;
+    crate::body::set_type(kind, &mut value);
+    match Box::pin(create_object(&write, value)).await {
+        Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes sure that everything is there that every cluster has, and takes up again what was going on.
+pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
+    note_services(server).map_err(|error| StartError::bootstrap("the list of services", &error))?;
+    for name in STANDARD {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        ensure(server, "namespaces", "", namespace)
+            .await
+            .map_err(|error| StartError::bootstrap(format!("namespace {name}"), &error))?;
+    }
+    let port = server.config.advertise.map_or(6443, |address| address.port());
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": server.addresses.range().kubernetes().to_string(),
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+        },
+    });
+    ensure(server, "services", "default", service)
+        .await
+        .map_err(|error| StartError::bootstrap("service default/kubernetes", &error))?;
+    let namespaces =
+        core(server, "namespaces").map_err(|error| StartError::bootstrap("namespaces", &error))?;
+    let listed = server.store.list(namespaces.collection(), None, None, None).map(|listing| listing.objects);
+    for stored in listed.unwrap_or_default() {
+        let name = stored.key().name();
+        if is_ending(&object::tree(&stored)) {
+            spawn_drain(server, name);
+        } else {
+            fill(server, name)
+                .await
+                .map_err(|error| StartError::bootstrap(format!("the content of namespace {name}"), &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn note_services(server: &Server) -> Result<(), ApiError> {
+    let services = core(server, "services")?;
+    let listing = server.store.list(services.collection(), None, None, None).map_err(ApiError::from_read)?;
+    for service in &listing.objects {
+        server.addresses.note(&object::tree(service));
+    }
+    Ok(())
+}
+
+/// Makes sure that a namespace has its service account and the authority's certificate.
+pub(crate) async fn fill(server: &Arc<Server>, namespace: &str) -> Result<(), ApiError> {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}});
+    ensure(server, "serviceaccounts", namespace, account).await?;
+    let Some(pem) = server.config.authority_pem.as_deref() else { return Ok(()) };
+    let certificate = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": ROOT_CERTIFICATE, "namespace": namespace},
+        "data": {"ca.crt": pem},
+    });
+    ensure(server, "configmaps", namespace, certificate).await?;
+    renew_certificate(server, namespace, pem).await
+}
+
+/// The authority may have been made anew since.
+async fn renew_certificate(server: &Arc<Server>, namespace: &str, pem: &str) -> Result<(), ApiError> {
+    let kind = core(server, "configmaps")?;
+    let key = Key::new(kind.collection(), namespace, ROOT_CERTIFICATE);
+    let current = server.store.get(&key).map(|stored| object::tree(&stored));
+    if current.is_none_or(|current| text(&current, &["data", "ca.crt"]) == pem) {
+        return Ok(());
+    }
+    let identity = Identity::admin();
+    let write = Write { server, kind, namespace, identity: &identity, dry_run: false };
+    let make = |old: &Value| {
+        let mut object = old.clone();
+        map_mut(&mut object, "data").insert("ca.crt".to_owned(), json!(pem));
+        Ok(Candidate { object, warnings: Vec::new(), keeps_version: false })
+    };
+    Box::pin(update_object(&write, ROOT_CERTIFICATE, Part::Main, make)).await.map(drop)
+}
+
+fn is_ending(namespace: &Value) -> bool {
+    !text(namespace, &["metadata", "deletionTimestamp"]).is_empty()
+}
+
+fn find(server: &Server, name: &str) -> Result<Option<Value>, ApiError> {
+    let kind = core(server, "namespaces")?;
+    Ok(server.store.get(&Key::new(kind.collection(), "", name)).map(|stored| object::tree(&stored)))
+}
+
+/// Refuses new objects in a namespace that is not there or that ends.
+pub(crate) fn check_open(write: &Write<'_>, name: &str) -> Result<(), ApiError> {
+    let namespaces = core(write.server, "namespaces")?;
+    match find(write.server, write.namespace)? {
+        None => Err(ApiError::not_found(namespaces, write.namespace)),
+        Some(namespace) if is_ending(&namespace) => Err(ApiError::forbidden(
+            write.kind,
+            name,
+            format!(
+                "unable to create new content in namespace {} because it is being terminated",
+                write.namespace
+            ),
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// After a creation: a namespace that went between the check and the write takes the new object with it.
+pub(crate) async fn check_still_there(write: &Write<'_>, name: &str) -> Result<(), ApiError> {
+    if find(write.server, write.namespace)?.is_some() {
+        return Ok(());
+    }
+    let _ = write.server.store.delete(write.key(name), None).await;
+    Err(ApiError::not_found(core(write.server, "namespaces")?, write.namespace))
+}
+
+/// Starts the task that empties a namespace and then removes it.
+pub(crate) fn spawn_drain(server: &Arc<Server>, name: &str) {
+    let closing = server.closing().clone();
+    let (server, name) = (server.clone(), name.to_owned());
+    tokio::spawn(async move {
+        tokio::select! {
+            outcome = drain(&server, &name) => {
+                if let Err(error) = outcome {
+                    tracing::error!(namespace = name, %error, "a namespace cannot be emptied");
+                }
+            }
+            () = closing.cancelled() => {}
+        }
+    });
+}
+
+async fn drain(server: &Arc<Server>, name: &str) -> Result<(), ApiError> {
+    let identity = Identity::admin();
+    loop {
+        // Watches first: what happens while the content is being deleted wakes the loop again.
+        let revision = server.store.revision();
+        let mut watches: Vec<Watch> = Vec::new();
+        let mut left = 0;
+        for kind in server.kinds.iter().filter(|kind| kind.namespaced()) {
+            watches.extend(server.store.watch(kind.collection(), Some(name), revision).ok());
+            left += empty(server, kind, name, &identity).await?;
+        }
+        if left == 0 {
+            return finish(server, name).await;
+        }
+        let changes = watches.iter_mut().map(|watch| Box::pin(watch.next()));
+        select_all(changes).await.0.map_err(ApiError::from_read).map(drop).or_else(|error| match error {
+            ApiError::Expired { .. } => Ok(()),
+            other => Err(other),
+        })?;
+    }
+}
+
+/// Deletes the objects of one kind; how many are still there afterwards.
+async fn empty(
+    server: &Arc<Server>,
+    kind: &Arc<Kind>,
+    namespace: &str,
+    identity: &Identity,
+) -> Result<usize, ApiError> {
+    let write = Write { server, kind, namespace, identity, dry_run: false };
+    let all =
+        || server.store.list(kind.collection(), Some(namespace), None, None).map_err(ApiError::from_read);
+    for stored in all()?.objects {
+        match Box::pin(delete_object(&write, stored.key().name(), &DeleteOptions::default())).await {
+            Ok(_) | Err(ApiError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all()?.objects.len())
+}
+
+/// Removes the namespace itself, unless somebody else's finalizers keep it.
+async fn finish(server: &Arc<Server>, name: &str) -> Result<(), ApiError> {
+    let kind = core(server, "namespaces")?;
+    let key = Key::new(kind.collection(), "", name);
+    loop {
+        let Some(stored) = server.store.get(&key) else { return Ok(()) };
+        let mut namespace = object::tree(&stored);
+        if let Some(finalizers) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
+            finalizers.retain(|finalizer| finalizer != FINALIZER);
+        }
+        let written = if crate::writing::may_go(kind, &namespace) {
+            server.store.delete(key.clone(), Some(stored.revision())).await
+        } else {
+            server.store.update(key.clone(), stored.revision(), encode(&namespace), Purpose::Removal).await
+        };
+        match written {
+            Err(store::WriteError::Conflict { .. }) => {}
+            Err(store::WriteError::Missing { .. }) | Ok(_) => return Ok(()),
+            Err(error) => return Err(ApiError::from_write(kind, name, error)),
+        }
+    }
+}

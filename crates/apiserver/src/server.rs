@@ -1,0 +1,159 @@
+//! The server as a whole: its parts, its configuration, its beginning.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use admission::EnvFileMounts;
+use api::FeatureGates;
+use rustls::ServerConfig;
+use store::Store;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::gatekeeper::InFlight;
+use crate::identity::Identity;
+use crate::in_memory::InMemoryConnector;
+use crate::kinds::{KindTable, UnknownKind};
+use crate::limits::Limits;
+use crate::node::NodeConnector;
+use crate::service_addresses::{ServiceAddresses, ServiceRange};
+use crate::status::ApiError;
+use crate::{expiry, listener, namespaces};
+
+/// What a server is told at its start.
+#[derive(Clone, Debug, Default)]
+pub struct ApiServerConfig {
+    /// Feature gates.
+    pub gates: FeatureGates,
+    /// Who may mount the volume of an env file.
+    pub env_file_mounts: EnvFileMounts,
+    /// Cluster addresses of services.
+    pub service_range: ServiceRange,
+    /// Where clients reach the server; named in the service `default/kubernetes`.
+    pub advertise: Option<SocketAddr>,
+    /// Names and addresses that clients may put into `Host`, besides loopback and the names of `default/kubernetes`.
+    pub hosts: Vec<String>,
+    /// Web origins that may send requests (`https://example.com`); none by default.
+    pub origins: Vec<String>,
+    /// The authority's certificate in PEM form, for the ConfigMap `kube-root-ca.crt`.
+    pub authority_pem: Option<String>,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A kind that the schema does not have.
+    #[error(transparent)]
+    Kind(#[from] UnknownKind),
+    /// What every cluster has cannot be created.
+    #[error("cannot create {what}: {reason}")]
+    Bootstrap {
+        /// Which object.
+        what: String,
+        /// Why, as a client would be told.
+        reason: String,
+    },
+}
+
+impl StartError {
+    pub(crate) fn bootstrap(what: impl Into<String>, error: &ApiError) -> StartError {
+        StartError::Bootstrap { what: what.into(), reason: error.to_string() }
+    }
+}
+
+/// The parts that requests work with.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) config: ApiServerConfig,
+    pub(crate) store: Store,
+    pub(crate) kinds: KindTable,
+    pub(crate) nodes: NodesHandle,
+    pub(crate) addresses: ServiceAddresses,
+    pub(crate) in_flight: InFlight,
+    closing: CancellationToken,
+}
+
+/// The way to the nodes; a type of its own because connectors need not be printable.
+pub(crate) struct NodesHandle(pub(crate) Arc<dyn NodeConnector>);
+
+impl std::fmt::Debug for NodesHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NodesHandle")
+    }
+}
+
+impl Server {
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    /// Cancelled when the server ends; streams end with it.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+}
+
+/// An API server; clones are cheap and share everything. When the last one is dropped, its tasks end.
+#[derive(Clone, Debug)]
+pub struct ApiServer {
+    server: Arc<Server>,
+    _ending: Arc<DropGuard>,
+}
+
+impl ApiServer {
+    /// A server over `store`: what every cluster has exists when this returns.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn new(
+        config: ApiServerConfig,
+        store: Store,
+        nodes: Arc<dyn NodeConnector>,
+    ) -> Result<ApiServer, StartError> {
+        let closing = CancellationToken::new();
+        let server = Arc::new(Server {
+            kinds: KindTable::builtin()?,
+            nodes: NodesHandle(nodes),
+            addresses: ServiceAddresses::new(config.service_range),
+            in_flight: InFlight::default(),
+            closing: closing.clone(),
+            store,
+            config,
+        });
+        namespaces::bootstrap(&server).await?;
+        expiry::spawn_event_expiry(&server);
+        Ok(ApiServer { server, _ending: Arc::new(closing.drop_guard()) })
+    }
+
+    /// Serves HTTPS until `shutdown` resolves, then ends watches and waits a moment for open requests.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        tls: Arc<ServerConfig>,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        listener::serve(self.server.clone(), listener, tls, shutdown).await;
+    }
+
+    /// Serves HTTP/1.1 on a connection of this process; `identity` is who speaks on it.
+    pub async fn serve_connection<Io>(&self, io: Io, identity: Identity)
+    where
+        Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        listener::serve_in_memory(self.server.clone(), io, identity).await;
+    }
+
+    /// Opens in-memory connections on which `identity` speaks.
+    pub fn in_memory(&self, identity: Identity) -> InMemoryConnector {
+        InMemoryConnector::new(self.clone(), identity)
+    }
+
+    /// The store behind the server.
+    pub fn store(&self) -> &Store {
+        &self.server.store
+    }
+}

@@ -1,0 +1,357 @@
+//! Cluster addresses and node ports. What is taken follows from the stored services; nothing else is kept.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use admission::{BadValue, FieldError, FieldErrorKind, FieldErrors};
+use serde_json::{Value, json};
+
+use crate::object::{at, list, map_mut, text};
+
+/// The addresses of services, such as `10.43.0.0/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceRange {
+    first: u32,
+    prefix: u8,
+}
+
+/// Text that is no range for services.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no range of service addresses: write an IPv4 network with a prefix of 12 to 28, such as 10.43.0.0/16"
+)]
+pub struct ServiceRangeError {
+    text: String,
+}
+
+impl FromStr for ServiceRange {
+    type Err = ServiceRangeError;
+
+    fn from_str(text: &str) -> Result<ServiceRange, ServiceRangeError> {
+        let error = || ServiceRangeError { text: text.to_owned() };
+        let (address, prefix) = text.split_once('/').ok_or_else(error)?;
+        let prefix: u8 = prefix.parse().ok().filter(|prefix| (12..=28).contains(prefix)).ok_or_else(error)?;
+        let address: Ipv4Addr = address.parse().map_err(|_| error())?;
+        let mask = u32::MAX << (32 - prefix);
+        Ok(ServiceRange { first: u32::from(address) & mask, prefix })
+    }
+}
+
+impl Default for ServiceRange {
+    fn default() -> Self {
+        ServiceRange { first: u32::from(Ipv4Addr::new(10, 43, 0, 0)), prefix: 16 }
+    }
+}
+
+impl std::fmt::Display for ServiceRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", Ipv4Addr::from(self.first), self.prefix)
+    }
+}
+
+impl ServiceRange {
+    fn size(self) -> u32 {
+        1 << (32 - self.prefix)
+    }
+
+    /// The address of the service `default/kubernetes`: the first of the range.
+    pub fn kubernetes(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.first + 1)
+    }
+
+    fn contains(self, address: Ipv4Addr) -> bool {
+        let offset = u32::from(address).wrapping_sub(self.first);
+        offset > 0 && offset < self.size() - 1
+    }
+}
+
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
+
+/// What is taken.
+#[derive(Debug)]
+pub(crate) struct ServiceAddresses {
+    range: ServiceRange,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    addresses: BTreeSet<Ipv4Addr>,
+    ports: BTreeSet<u16>,
+}
+
+/// What one service was given in addition to what it had; to be returned when the service is not stored after all.
+#[derive(Debug, Default)]
+pub(crate) struct Allocation {
+    address: Option<Ipv4Addr>,
+    ports: Vec<u16>,
+}
+
+impl ServiceAddresses {
+    pub(crate) fn new(range: ServiceRange) -> ServiceAddresses {
+        ServiceAddresses { range, taken: Mutex::new(Taken::default()) }
+    }
+
+    pub(crate) fn range(&self) -> ServiceRange {
+        self.range
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a stored service holds.
+    pub(crate) fn note(&self, service: &Value) {
+        let mut taken = self.taken();
+        taken.addresses.extend(cluster_address(service));
+        taken.ports.extend(node_ports(service));
+    }
+
+    /// Gives back what a deleted service held.
+    pub(crate) fn release_service(&self, service: &Value) {
+        let mut taken = self.taken();
+        if let Some(address) = cluster_address(service) {
+            taken.addresses.remove(&address);
+        }
+        for port in node_ports(service) {
+            taken.ports.remove(&port);
+        }
+    }
+
+    /// Gives back what was not used.
+    pub(crate) fn release(&self, allocation: &Allocation) {
+        let mut taken = self.taken();
+        if let Some(address) = allocation.address {
+            taken.addresses.remove(&address);
+        }
+        for port in &allocation.ports {
+            taken.ports.remove(port);
+        }
+    }
+
+    /// Fills the cluster address and the node ports of a service, as far as its type wants them; `old` is what it replaces.
+    pub(crate) fn allocate(
+        &self,
+        service: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<Allocation, FieldErrors> {
+        let mut allocation = Allocation::default();
+        let mut taken = self.taken();
+        let outcome = self
+            .allocate_address(&mut taken, service, old, &mut allocation)
+            .and_then(|()| allocate_ports(&mut taken, service, old, &mut allocation));
+        drop(taken);
+        match outcome {
+            Ok(()) => Ok(allocation),
+            Err(error) => {
+                self.release(&allocation);
+                Err(FieldErrors(vec![error]))
+            }
+        }
+    }
+
+    fn allocate_address(
+        &self,
+        taken: &mut Taken,
+        service: &mut Value,
+        old: Option<&Value>,
+        allocation: &mut Allocation,
+    ) -> Result<(), FieldError> {
+        if text(service, &["spec", "type"]) == "ExternalName" {
+            return Ok(());
+        }
+        let wanted = text(service, &["spec", "clusterIP"]).to_owned();
+        if wanted == "None" {
+            let spec = map_mut(service, "spec");
+            spec.insert("clusterIPs".to_owned(), json!(["None"]));
+            return Ok(());
+        }
+        let kept = old.and_then(cluster_address);
+        let address = if wanted.is_empty() {
+            match kept {
+                Some(address) => address,
+                None => self.free_address(taken).ok_or_else(|| FieldError {
+                    kind: FieldErrorKind::Invalid,
+                    field: "spec.clusterIPs".to_owned(),
+                    bad_value: BadValue::Json(json!([""])),
+                    detail: format!("failed to allocate IP: range {} is full", self.range),
+                })?,
+            }
+        } else {
+            let invalid = |detail: String| FieldError {
+                kind: FieldErrorKind::Invalid,
+                field: "spec.clusterIPs".to_owned(),
+                bad_value: BadValue::Json(json!([wanted])),
+                detail,
+            };
+            // What is no IPv4 address at all was refused by validation; IPv6 is not handed out.
+            let address: Ipv4Addr = wanted.parse().map_err(|_| {
+                invalid(format!("failed to allocate IP {wanted}: the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {}", self.range))
+            })?;
+            if kept != Some(address) {
+                if !self.range.contains(address) {
+                    return Err(invalid(format!(
+                        "failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
+                        self.range
+                    )));
+                }
+                if taken.addresses.contains(&address) {
+                    return Err(invalid(format!(
+                        "failed to allocate IP {address}: provided IP is already allocated"
+                    )));
+                }
+            }
+            address
+        };
+        if kept != Some(address) {
+            taken.addresses.insert(address);
+            allocation.address = Some(address);
+        }
+        let spec = map_mut(service, "spec");
+        spec.insert("clusterIP".to_owned(), json!(address.to_string()));
+        spec.insert("clusterIPs".to_owned(), json!([address.to_string()]));
+        Ok(())
+    }
+
+    fn free_address(&self, taken: &Taken) -> Option<Ipv4Addr> {
+        let usable = self.range.size() - 3;
+        // Random, so that an address is not given again at once; the first is reserved for `kubernetes`.
+        let start = rand::random_range(0..usable);
+        (0..usable)
+            .map(|step| Ipv4Addr::from(self.range.first + 2 + (start + step) % usable))
+            .find(|address| !taken.addresses.contains(address))
+    }
+}
+
+fn allocate_ports(
+    taken: &mut Taken,
+    service: &mut Value,
+    old: Option<&Value>,
+    allocation: &mut Allocation,
+) -> Result<(), FieldError> {
+    let wants_ports = match text(service, &["spec", "type"]) {
+        "NodePort" => true,
+        "LoadBalancer" => {
+            at(service, &["spec", "allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true)
+        }
+        _ => false,
+    };
+    let kept: Vec<u16> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
+    let Some(ports) = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut) else { return Ok(()) };
+    for (index, port) in ports.iter_mut().enumerate() {
+        let wanted = port.get("nodePort").and_then(Value::as_u64).unwrap_or(0);
+        let invalid = |detail: String| FieldError {
+            kind: FieldErrorKind::Invalid,
+            field: format!("spec.ports[{index}].nodePort"),
+            bad_value: BadValue::Json(json!(wanted)),
+            detail,
+        };
+        if wanted == 0 && !wants_ports {
+            continue;
+        }
+        let number = if wanted == 0 {
+            let span = NODE_PORTS.end() - NODE_PORTS.start() + 1;
+            let start = rand::random_range(0..span);
+            (0..span)
+                .map(|step| NODE_PORTS.start() + (start + step) % span)
+                .find(|number| !taken.ports.contains(number))
+                .ok_or_else(|| invalid("range is full".to_owned()))?
+        } else {
+            let number =
+                u16::try_from(wanted).ok().filter(|number| NODE_PORTS.contains(number)).ok_or_else(|| {
+                    invalid(format!(
+                        "provided port is not in the valid range. The range of valid ports is {}-{}",
+                        NODE_PORTS.start(),
+                        NODE_PORTS.end()
+                    ))
+                })?;
+            // The same number may serve TCP and UDP of one service.
+            if taken.ports.contains(&number) && !kept.contains(&number) && !allocation.ports.contains(&number)
+            {
+                return Err(invalid("provided port is already allocated".to_owned()));
+            }
+            number
+        };
+        if !kept.contains(&number) && taken.ports.insert(number) {
+            allocation.ports.push(number);
+        }
+        port["nodePort"] = json!(number);
+    }
+    Ok(())
+}
+
+fn cluster_address(service: &Value) -> Option<Ipv4Addr> {
+    text(service, &["spec", "clusterIP"]).parse().ok()
+}
+
+fn node_ports(service: &Value) -> impl Iterator<Item = u16> + '_ {
+    list(service, &["spec", "ports"])
+        .iter()
+        .filter_map(|port| port.get("nodePort").and_then(Value::as_u64))
+        .filter_map(|port| u16::try_from(port).ok())
+        .filter(|port| *port > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::ServiceAddresses;
+
+    fn service(cluster_ip: &str, kind: &str) -> Value {
+        json!({"spec": {"type": kind, "clusterIP": cluster_ip, "ports": [{"port": 80}]}})
+    }
+
+    #[test]
+    fn addresses_come_from_the_range_and_each_once() {
+        let addresses = ServiceAddresses::new("10.9.0.7/28".parse().expect("a range"));
+        assert_eq!(addresses.range().kubernetes().to_string(), "10.9.0.1");
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..13 {
+            let mut one = service("", "ClusterIP");
+            addresses.allocate(&mut one, None).expect("there is room");
+            assert!(seen.insert(one["spec"]["clusterIP"].as_str().expect("text").to_owned()));
+            assert_eq!(one["spec"]["clusterIPs"], json!([one["spec"]["clusterIP"]]));
+        }
+        assert!(!seen.contains("10.9.0.1"), "reserved");
+        let error = addresses.allocate(&mut service("", "ClusterIP"), None).expect_err("full");
+        assert!(error.to_string().contains("range 10.9.0.0/28 is full"), "{error}");
+        let back = seen.first().expect("some");
+        addresses.release_service(&service(back, "ClusterIP"));
+        addresses.allocate(&mut service(back, "ClusterIP"), None).expect("free again");
+    }
+
+    #[test]
+    fn wanted_addresses_are_given_or_refused_by_name() {
+        let addresses = ServiceAddresses::new("10.9.0.0/24".parse().expect("a range"));
+        addresses.allocate(&mut service("10.9.0.9", "ClusterIP"), None).expect("free");
+        let error = addresses.allocate(&mut service("10.9.0.9", "ClusterIP"), None).expect_err("taken");
+        assert!(error.to_string().contains("already allocated"), "{error}");
+        let error = addresses.allocate(&mut service("10.8.0.9", "ClusterIP"), None).expect_err("outside");
+        assert!(error.to_string().contains("not in the valid range"), "{error}");
+        for (wanted, kind) in [("None", "ClusterIP"), ("", "ExternalName")] {
+            let mut one = service(wanted, kind);
+            addresses.allocate(&mut one, None).expect("needs none");
+            assert_eq!(one["spec"]["clusterIP"], wanted);
+        }
+    }
+
+    #[test]
+    fn node_ports_are_given_kept_and_returned() {
+        let addresses = ServiceAddresses::new("10.9.0.0/24".parse().expect("a range"));
+        let mut one = service("", "NodePort");
+        let allocation = addresses.allocate(&mut one, None).expect("room");
+        let port = one["spec"]["ports"][0]["nodePort"].as_u64().expect("a port");
+        assert!((30_000..=32_767).contains(&port));
+        let mut again = one.clone();
+        addresses.allocate(&mut again, Some(&one)).expect("keeps its own");
+        assert_eq!(again, one);
+        let mut other = service("", "NodePort");
+        other["spec"]["ports"][0]["nodePort"] = json!(port);
+        assert!(addresses.allocate(&mut other, None).is_err());
+        addresses.release(&allocation);
+        addresses.allocate(&mut other, None).expect("returned");
+    }
+}

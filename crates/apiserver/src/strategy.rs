@@ -1,0 +1,79 @@
+//! What is special about a kind. One file a kind; everything that is not said here is the same for all.
+
+pub(crate) mod config_map;
+pub(crate) mod event;
+pub(crate) mod lease;
+pub(crate) mod namespace;
+pub(crate) mod node;
+pub(crate) mod pod;
+pub(crate) mod secret;
+pub(crate) mod service;
+pub(crate) mod service_account;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::selector::SelectableField;
+
+/// What a kind needs done around a write, beyond the object itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hooks {
+    None,
+    /// Looks up what findings need, and the service account.
+    Pods,
+    /// Allocates cluster addresses and node ports, and gives them back.
+    Services,
+    /// Fills new namespaces and empties those that end.
+    Namespaces,
+}
+
+/// What is special about a kind.
+pub(crate) trait Strategy: Send + Sync {
+    /// The subresources that are served.
+    fn subresources(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Fields besides name and namespace that lists can be selected by.
+    fn fields(&self) -> &'static [SelectableField] {
+        &[]
+    }
+
+    /// What is done around writes.
+    fn hooks(&self) -> Hooks {
+        Hooks::None
+    }
+
+    /// Whether `metadata.generation` counts the versions of the spec.
+    fn has_generation(&self) -> bool {
+        false
+    }
+
+    /// Whether a deletion answers with the object instead of a status.
+    fn returns_deleted(&self) -> bool {
+        false
+    }
+
+    /// Whether an update of an object that does not exist creates it.
+    fn creates_on_update(&self) -> bool {
+        false
+    }
+
+    /// Whether an update must say which version it replaces.
+    fn needs_resource_version(&self) -> bool {
+        false
+    }
+
+    /// Sets what only the server may set on a new object.
+    fn prepare_create(&self, _object: &mut Value) {}
+
+    /// For how many seconds a deletion waits before the object goes: `requested` is the client's wish. 0: at once.
+    fn deletion_grace(&self, _object: &Value, _requested: Option<i64>) -> i64 {
+        0
+    }
+
+    /// The cells of the kind's table, in the order of its columns; `None` when the kind has no table of its own.
+    fn cells(&self, _object: &Value, _now: Timestamp) -> Option<Vec<Value>> {
+        None
+    }
+}

@@ -1,0 +1,20 @@
+//! ServiceAccount.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::Strategy;
+use crate::object::list;
+use crate::table::{age_cell, name_cell};
+
+pub(crate) struct ServiceAccounts;
+
+impl Strategy for ServiceAccounts {
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+
+    fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
+        Some(vec![name_cell(object), list(object, &["secrets"]).len().into(), age_cell(object, now)])
+    }
+}

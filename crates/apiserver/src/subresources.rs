@@ -1,0 +1,37 @@
+//! The subresources, one file each.
+
+mod binding;
+mod environment;
+mod log;
+mod node_request;
+mod relay;
+mod status;
+
+use crate::gatekeeper::Call;
+use crate::query::Query;
+use crate::responses::Answer;
+use crate::status::ApiError;
+
+/// Whether a request to a subresource may last.
+pub(crate) fn is_long(subresource: &str, query: &Query) -> bool {
+    match subresource {
+        "exec" | "attach" | "portforward" => true,
+        "log" => query.is_true("follow"),
+        _ => false,
+    }
+}
+
+/// Does what a request to a subresource asks for.
+pub(crate) async fn dispatch(call: Call, subresource: &str, rest: &str) -> Result<Answer, ApiError> {
+    if !call.kind.has_subresource(subresource) || !rest.is_empty() {
+        return Err(ApiError::NoSuchPath);
+    }
+    match subresource {
+        "status" => status::run(call).await,
+        "binding" => binding::run(call).await,
+        "log" => log::run(call).await,
+        "environment" => environment::run(call).await,
+        "exec" | "attach" | "portforward" => relay::run(call, subresource).await,
+        _ => Err(ApiError::NoSuchPath),
+    }
+}

@@ -1,0 +1,120 @@
+//! Server-side printing: the tables that `kubectl get` shows.
+
+mod pod;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::kinds::Kind;
+use crate::media::MetaVersion;
+use crate::object::{at, name, text};
+use crate::timestamps::age;
+
+pub(crate) use pod::pod_cells;
+
+/// What a row says about its object besides the cells: `includeObject`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    Nothing,
+    Metadata,
+    Object,
+}
+
+impl Include {
+    pub(crate) fn parse(text: Option<&str>) -> Option<Include> {
+        match text {
+            None | Some("" | "Metadata") => Some(Include::Metadata),
+            Some("None") => Some(Include::Nothing),
+            Some("Object") => Some(Include::Object),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The cell of the name column.
+pub(crate) fn name_cell(object: &Value) -> Value {
+    name(object).into()
+}
+
+/// The cell of the age column.
+pub(crate) fn age_cell(object: &Value, now: Timestamp) -> Value {
+    age(at(object, &["metadata", "creationTimestamp"]).and_then(Value::as_str), now).into()
+}
+
+/// How many entries the map at a path has.
+pub(crate) fn count(object: &Value, path: &[&str]) -> usize {
+    at(object, path).and_then(Value::as_object).map_or(0, serde_json::Map::len)
+}
+
+/// `<none>` for nothing.
+pub(crate) fn or_none(text: String) -> String {
+    if text.is_empty() { "<none>".to_owned() } else { text }
+}
+
+/// The definitions of the columns of a kind.
+pub(crate) fn column_definitions(kind: &Kind) -> Value {
+    let columns = schema::table_columns(kind.group_version(), kind.plural());
+    if columns.is_empty() {
+        return json!([
+            {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
+            {"name": "Created At", "type": "date", "format": "", "description": "", "priority": 0},
+        ]);
+    }
+    columns
+        .iter()
+        .map(|column| {
+            json!({
+                "name": column.name,
+                "type": column.kind,
+                "format": column.format,
+                "description": "",
+                "priority": column.priority,
+            })
+        })
+        .collect()
+}
+
+/// One row.
+pub(crate) fn row(
+    kind: &Kind,
+    object: &Value,
+    include: Include,
+    version: MetaVersion,
+    now: Timestamp,
+) -> Value {
+    let cells = match kind.strategy().cells(object, now) {
+        Some(cells) => cells,
+        None => vec![name_cell(object), text(object, &["metadata", "creationTimestamp"]).into()],
+    };
+    match include {
+        Include::Nothing => json!({"cells": cells, "object": null}),
+        Include::Metadata => json!({"cells": cells, "object": partial_metadata(object, version)}),
+        Include::Object => json!({"cells": cells, "object": object}),
+    }
+}
+
+/// An object with its metadata only.
+pub(crate) fn partial_metadata(object: &Value, version: MetaVersion) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": version.api_version(),
+        "metadata": object.get("metadata").unwrap_or(&Value::Null),
+    })
+}
+
+/// A table.
+pub(crate) fn table(
+    list_metadata: Value,
+    columns: Option<Value>,
+    rows: Vec<Value>,
+    version: MetaVersion,
+) -> Value {
+    let mut table = json!({
+        "kind": "Table",
+        "apiVersion": version.api_version(),
+        "metadata": list_metadata,
+    });
+    table["columnDefinitions"] = columns.unwrap_or_else(|| json!([]));
+    table["rows"] = Value::Array(rows);
+    table
+}

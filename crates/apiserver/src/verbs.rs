@@ -1,0 +1,35 @@
+//! The verbs, one file each.
+
+mod create;
+mod delete;
+mod delete_collection;
+mod get;
+mod list;
+mod patch;
+mod update;
+mod watch;
+
+use crate::gatekeeper::Call;
+use crate::request::Verb;
+use crate::responses::Answer;
+use crate::status::ApiError;
+
+pub(crate) use patch::patch_part;
+pub(crate) use update::update_part;
+
+/// Does what a request asks for.
+pub(crate) async fn dispatch(call: Call) -> Result<Answer, ApiError> {
+    if !call.kind.resource().verbs.contains(&call.verb.as_str()) {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    match call.verb {
+        Verb::Get => get::run(&call),
+        Verb::List => list::run(&call),
+        Verb::Watch => watch::run(call),
+        Verb::Create => create::run(call).await,
+        Verb::Update => update::run(call).await,
+        Verb::Patch => patch::run(call).await,
+        Verb::Delete => delete::run(call).await,
+        Verb::DeleteCollection => delete_collection::run(call).await,
+    }
+}
