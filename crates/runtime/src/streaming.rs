@@ -73,7 +73,7 @@ pub(crate) struct TerminalSize {
 pub(crate) struct WantedStreams {
     pub(crate) stdin: bool,
     pub(crate) stdout: bool,
-    /// Never together with a terminal, which has one output.
+    /// Ignored with a terminal, which has one output.
     pub(crate) stderr: bool,
     pub(crate) terminal: bool,
 }

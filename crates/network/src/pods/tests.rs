@@ -347,7 +347,7 @@ fn a_pod_is_connected_again_and_taken_down_twice() {
 fn two_nodes_never_share_a_range() {
     let Some(machine) = Machine::new() else { return };
     let second = fs::canonicalize(machine.config("second").data_dir).expect("exists");
-    let wish = NodeIdentity::of_data_dir(&second).candidate_ranges().next().expect("a candidate");
+    let wish = NodeIdentity::of(&second).candidate_ranges().next().expect("a candidate");
     let first =
         machine.open_with(NetworkConfig { range: Some(wish), ..machine.config("first") }).expect("opens");
     let other = machine.open("second");
@@ -368,7 +368,7 @@ fn two_nodes_never_share_a_range() {
 fn a_range_that_the_machine_routes_elsewhere_is_left_alone() {
     let Some(machine) = Machine::new() else { return };
     let data_dir = fs::canonicalize(machine.config("node").data_dir).expect("exists");
-    let wish = NodeIdentity::of_data_dir(&data_dir).candidate_ranges().next().expect("a candidate");
+    let wish = NodeIdentity::of(&data_dir).candidate_ranges().next().expect("a candidate");
     let up0 = machine.routing().link("up0").expect("up0").index;
     let office = wish.nth(77).expect("inside");
     machine.routing().apply(&[links::add_pod_route(up0, office, MACHINE)]).expect("a route of the office");

@@ -160,7 +160,7 @@ fn each_capability_opens_its_own_calls() {
 #[test]
 fn every_default_profile_compiles_within_the_kernels_limits_and_once() {
     for capability in 0..64 {
-        for filters in [default_filters(1 << capability), default_filters(u64::MAX & !(1 << capability))] {
+        for filters in [default_filters(1 << capability), default_filters(!(1 << capability))] {
             assert!(filters.iter().all(|program| (1..=4096).contains(&program.len())), "{capability}");
         }
     }

@@ -131,7 +131,7 @@ fn links_are_read_from_the_kernels_table() {
         sent_bytes: 2121,
         send_errors: 2,
     };
-    assert_eq!(parse_links(text), [eth0.clone()]);
+    assert_eq!(parse_links(text), std::slice::from_ref(&eth0));
     let message = network_message(&[eth0], 1).expect("a link");
     assert_eq!(message.default_interface.expect("eth0").rx_bytes, number(4242));
     assert_eq!(network_message(&[], 1), None);

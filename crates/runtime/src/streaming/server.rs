@@ -26,7 +26,7 @@ use super::session::{Outbound, Patience, QUEUE, carry};
 use super::status::{SessionEnd, Subject};
 use super::tokens::{Token, Tokens, TooManyTokens};
 use super::websocket::{self, Protocol, choose_protocol};
-use super::{StreamRequest, StreamSource, StreamingConfig, WantedStreams};
+use super::{StreamRequest, StreamSource, StreamingConfig};
 
 /// A client has so long to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,6 +34,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The server. Dropping it closes the listener and every stream.
 pub(crate) struct StreamingServer {
     address: SocketAddr,
+    /// Until it is known who has the processes.
+    listener: Mutex<Option<TcpListener>>,
     shared: Arc<Shared>,
     _stop: DropGuard,
 }
@@ -77,12 +79,12 @@ impl Shared {
 }
 
 impl StreamingServer {
-    /// Listens, and serves what `source` has.
+    /// Listens. Nothing is answered before [`Self::serve`].
     ///
     /// # Errors
     ///
     /// When the address cannot be listened on.
-    pub(crate) async fn bind(config: StreamingConfig, source: Arc<dyn StreamSource>) -> io::Result<Self> {
+    pub(crate) async fn bind(config: StreamingConfig) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen).await?;
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
@@ -92,8 +94,16 @@ impl StreamingServer {
             config,
             stop: stop.clone(),
         });
-        tokio::spawn(accept_loop(listener, Arc::clone(&shared), source));
-        Ok(Self { address, shared, _stop: stop.drop_guard() })
+        Ok(Self { address, listener: Mutex::new(Some(listener)), shared, _stop: stop.drop_guard() })
+    }
+
+    /// Serves what `source` has, from now on; later calls change nothing. A source that owns this server must not be owned
+    /// by it in turn: it should hold a weak reference.
+    pub(crate) fn serve(&self, source: Arc<dyn StreamSource>) {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(listener) = listener {
+            tokio::spawn(accept_loop(listener, Arc::clone(&self.shared), source));
+        }
     }
 
     /// The URL under which the request will be carried out, once.
@@ -101,7 +111,10 @@ impl StreamingServer {
     /// # Errors
     ///
     /// When too many such URLs wait for somebody.
-    pub(crate) fn url_for(&self, request: StreamRequest) -> Result<String, TooManyTokens> {
+    pub(crate) fn url_for(&self, mut request: StreamRequest) -> Result<String, TooManyTokens> {
+        if let StreamRequest::Execute { streams, .. } | StreamRequest::Attach { streams, .. } = &mut request {
+            streams.stderr &= !streams.terminal;
+        }
         let path = request.path();
         let mut tokens = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let token = tokens.issue(request, Instant::now())?;
@@ -306,13 +319,6 @@ async fn serve_stream(
             };
             tokio::join!(pump, last_word);
         }
-    }
-}
-
-impl WantedStreams {
-    /// Standard error does not exist apart from standard output where there is a terminal.
-    pub(crate) fn new(stdin: bool, stdout: bool, stderr: bool, terminal: bool) -> Self {
-        Self { stdin, stdout, stderr: stderr && !terminal, terminal }
     }
 }
 

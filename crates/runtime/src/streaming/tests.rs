@@ -129,7 +129,8 @@ impl Fixture {
 
     async fn with(config: StreamingConfig) -> Self {
         let source = Arc::new(FakeSource::default());
-        let server = StreamingServer::bind(config, Arc::clone(&source) as _).await.expect("listens");
+        let server = StreamingServer::bind(config).await.expect("listens");
+        server.serve(Arc::clone(&source) as _);
         Self { server, source }
     }
 
@@ -249,7 +250,7 @@ async fn closing_the_input_reaches_the_process_from_version_5_on() {
 #[tokio::test]
 async fn a_terminal_learns_the_latest_size_and_lets_go_of_the_client_at_the_end() {
     let fixture = Fixture::new().await;
-    let streams = WantedStreams::new(true, true, true, true);
+    let streams = WantedStreams { terminal: true, ..ALL };
     let client =
         connect(&fixture.execute_url(&["sh"], streams), "v4.channel.k8s.io").await.expect("upgraded");
     let mut client = Client(client);
