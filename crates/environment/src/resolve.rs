@@ -17,12 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::Pod;
 
+use self::compose::known_size;
 use self::name_index::NameIndex;
 use self::service_variables::{chosen_services, count_of, emit_variables};
-use crate::error::{EnvFileProblem, ObjectKind, Subject};
+use crate::error::{ObjectKind, Subject};
 use crate::{
-    ContainerView, Entry, EnvFileKey, Environment, Finding, FindingCode, Options, Origin, Part, Reference,
-    ResolveError, ResolveProblem, ServiceLinksDefault, Services, Severity, Shadowed, Sources, Value,
+    ContainerView, Entry, Environment, Finding, FindingCode, Options, Origin, Part, Reference, ResolveError,
+    ResolveProblem, ServiceLinksDefault, Services, Severity, Shadowed, Sources, Value,
 };
 
 /// One element of `command` or `args`, expanded.
@@ -113,6 +114,10 @@ struct Resolver<'a> {
     /// For each entry, whether a later one of its kind hides it.
     overridden: Vec<bool>,
     service_count: usize,
+    /// Bytes of the service variables that are not hidden, as `execve` counts them.
+    service_bytes: usize,
+    /// Places of entries that hide others; may name one twice.
+    winners: Vec<usize>,
     services: NameIndex,
     declared: NameIndex,
     /// Variables that an absent optional source left out, with their place in `env`.
@@ -120,7 +125,10 @@ struct Resolver<'a> {
     open_sources: Vec<OpenSource<'a>>,
     /// Sources that were already reported as not in the input.
     reported: BTreeSet<(ObjectKind, &'a str)>,
-    files: BTreeMap<EnvFileKey, Result<envfile::EnvFile, EnvFileProblem>>,
+    /// Env files by volume and path, each opened once.
+    files: BTreeMap<(&'a str, &'a str), env_file::OpenedFile>,
+    /// Volumes of env files whose mounts were looked at.
+    volumes_checked: BTreeSet<&'a str>,
     vocabulary: Option<references::Vocabulary<'a>>,
     /// Bytes of all values that were built.
     spent: usize,
@@ -154,12 +162,15 @@ impl<'a> Resolver<'a> {
             entries: Vec::new(),
             overridden: Vec::new(),
             service_count: 0,
+            service_bytes: 0,
+            winners: Vec::new(),
             services: NameIndex::default(),
             declared: NameIndex::with_capacity(container.env.len()),
             skipped: HashMap::new(),
             open_sources: Vec::new(),
             reported: BTreeSet::new(),
             files: BTreeMap::new(),
+            volumes_checked: BTreeSet::new(),
             vocabulary: None,
             spent: 0,
             parts_left: MAX_PARTS,
@@ -197,6 +208,7 @@ impl<'a> Resolver<'a> {
             emit_variables(service, |name, value| {
                 let place = self.entries.len();
                 let hidden = self.services.insert(&name, place, &self.entries);
+                self.service_bytes += counted_bytes(&name, &value);
                 let entry = Entry {
                     name,
                     value,
@@ -218,11 +230,15 @@ impl<'a> Resolver<'a> {
     /// Until the end that list has the weakest first, so that a long chain costs no more than its length.
     fn hide(&mut self, hidden: usize, winner: usize) {
         let loser = &mut self.entries[hidden];
+        if matches!(loser.origin, Origin::Service { .. }) {
+            self.service_bytes -= counted_bytes(&loser.name, &loser.value);
+        }
         let value = std::mem::replace(&mut loser.value, Value::Plain(String::new()));
         let mut shadowed = std::mem::take(&mut loser.shadowed);
         shadowed.push(Shadowed { origin: loser.origin.clone(), value });
         self.entries[winner].shadowed = shadowed;
         self.overridden[hidden] = true;
+        self.winners.push(winner);
     }
 
     /// Whether a value of `size` bytes may be built for `name`; if not, the error is noted.
@@ -301,6 +317,14 @@ impl<'a> Resolver<'a> {
             finding.severity = Severity::Warning;
         }
     }
+}
+
+/// Bytes that the kernel counts for a pointer to a string.
+const POINTER_BYTES: usize = 8;
+
+/// Bytes that `execve` counts for a variable: `NAME=value`, a NUL and a pointer.
+fn counted_bytes(name: &str, value: &Value) -> usize {
+    name.len() + known_size(value) + 2 + POINTER_BYTES
 }
 
 /// Whether a process can have a variable called `name`. The API accepts fewer names; keys of `envFrom` and

@@ -146,10 +146,11 @@ impl<'a> Resolver<'a> {
         };
         let origin = Origin::ConfigMapKeyRef { index, name: name.into(), key: key.into(), resource_version };
         let found = found.map(|object| {
-            let similar =
-                object.data.keys().find(|other| other.eq_ignore_ascii_case(key)).map(String::as_str);
             let value = object.data.get(key).map(String::as_bytes);
-            (value, similar, object.binary_keys.contains(key))
+            value.ok_or_else(|| MissingKey {
+                similar: similar_key(object.data.keys(), key),
+                in_binary_data: object.binary_keys.contains(key),
+            })
         });
         let place = KeyPlace { kind: ObjectKind::ConfigMap, index, variable, name, key, optional };
         let answer = self.ask_key(&place, found);
@@ -173,26 +174,27 @@ impl<'a> Resolver<'a> {
         };
         let origin = Origin::SecretKeyRef { index, name: name.into(), key: key.into(), resource_version };
         let found = found.map(|object| {
-            let similar =
-                object.data.keys().find(|other| other.eq_ignore_ascii_case(key)).map(String::as_str);
-            (object.data.get(key).map(|value| value.expose()), similar, false)
+            let value = object.data.get(key).map(|value| value.expose());
+            value.ok_or_else(|| MissingKey {
+                similar: similar_key(object.data.keys(), key),
+                in_binary_data: false,
+            })
         });
         let place = KeyPlace { kind: ObjectKind::Secret, index, variable, name, key, optional };
         let answer = self.ask_key(&place, found);
         self.add_key_answer(&place, answer, origin);
     }
 
-    /// Finds a key in an object that may not be there. `found` is the value, a similar key, and whether
-    /// `binaryData` has the key.
+    /// Finds a key in an object that may not be there.
     fn ask_key<'b>(
         &mut self,
         place: &KeyPlace<'a>,
-        found: Availability<(Option<&'b [u8]>, Option<&'b str>, bool)>,
+        found: Availability<Result<&'b [u8], MissingKey>>,
     ) -> KeyAnswer<'b> {
         let KeyPlace { kind, name, key, .. } = *place;
         match found {
-            Availability::Present((Some(value), ..)) => KeyAnswer::Bytes(value),
-            Availability::Present((None, ..)) | Availability::Absent if place.optional => {
+            Availability::Present(Ok(value)) => KeyAnswer::Bytes(value),
+            Availability::Present(Err(_)) | Availability::Absent if place.optional => {
                 let what = match found {
                     Availability::Absent => format!("{} {} does not exist", kind.as_str(), quoted(name)),
                     _ => format!("{} {} has no key {}", kind.as_str(), quoted(name), quoted(key)),
@@ -200,14 +202,14 @@ impl<'a> Resolver<'a> {
                 self.skip(place.index, place.variable, &what);
                 KeyAnswer::Skip
             }
-            Availability::Present((None, similar, in_binary_data)) => {
+            Availability::Present(Err(MissingKey { similar, in_binary_data })) => {
                 let problem = ResolveProblem::KeyNotFound {
                     kind,
                     namespace: self.namespace.to_owned(),
                     name: name.to_owned(),
                     key: key.to_owned(),
                     in_binary_data,
-                    similar: similar.map(str::to_owned),
+                    similar,
                 };
                 self.fail(problem, place.field(&self.path, "key"));
                 KeyAnswer::Failed
@@ -265,6 +267,17 @@ impl<'a> Resolver<'a> {
         let message = format!("{} is not set here: {what}, and the reference is optional", quoted(variable));
         self.inform(FindingCode::OptionalSkipped, field, variable, message, "");
     }
+}
+
+/// What is worth knowing about an object that lacks a key.
+struct MissingKey {
+    /// A key that differs only by case.
+    similar: Option<String>,
+    in_binary_data: bool,
+}
+
+fn similar_key<'k>(mut keys: impl Iterator<Item = &'k String>, wanted: &str) -> Option<String> {
+    keys.find(|key| key.eq_ignore_ascii_case(wanted)).cloned()
 }
 
 /// A `configMapKeyRef` or `secretKeyRef`.

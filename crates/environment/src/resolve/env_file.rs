@@ -17,6 +17,15 @@ enum FileAnswer {
     Failed(ResolveProblem),
 }
 
+/// An env file after it was looked for, kept for the other references to it.
+pub(super) enum OpenedFile {
+    Parsed(EnvFile),
+    Problem(EnvFileProblem),
+    NoVolume,
+    /// Only a running pod has it.
+    Unknown,
+}
+
 impl<'a> Resolver<'a> {
     pub(super) fn add_file_key(&mut self, index: usize, name: &'a str, reference: &'a FileKeySelector) {
         let field = format!("{}.env[{index}].valueFrom.fileKeyRef", self.path);
@@ -26,7 +35,9 @@ impl<'a> Resolver<'a> {
             let hint = "switch the gate on, or take the value from a ConfigMap";
             return self.warn(FindingCode::EnvFilesDisabled, field, name, message, hint);
         }
-        self.note_mounts(&field, name, &reference.volume_name);
+        if self.volumes_checked.insert(&reference.volume_name) {
+            self.note_mounts(&field, name, &reference.volume_name);
+        }
         let mut origin = Origin::FileKeyRef {
             index,
             volume: reference.volume_name.as_str().into(),
@@ -56,65 +67,48 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn ask_file(&mut self, variable: &str, reference: &FileKeySelector, field: &str) -> FileAnswer {
-        let key = EnvFileKey { volume: reference.volume_name.clone(), path: reference.path.clone() };
+    fn ask_file(&mut self, variable: &str, reference: &'a FileKeySelector, field: &str) -> FileAnswer {
+        let (volume, path) = (reference.volume_name.as_str(), reference.path.as_str());
+        if !self.files.contains_key(&(volume, path)) {
+            let file = self.open_file(volume, path, field);
+            self.files.insert((volume, path), file);
+        }
         let problem_with =
-            |problem| ResolveProblem::EnvFile { volume: key.volume.clone(), path: key.path.clone(), problem };
-        let sources = self.sources;
-        let content = match sources.env_files.get(&key) {
-            Some(EnvFileSource::Content(content)) => content,
-            Some(EnvFileSource::UnknownUntilRun) => return FileAnswer::Open,
-            None if self.has_volume(&key.volume) => return FileAnswer::Open,
-            None | Some(EnvFileSource::VolumeNotFound) => {
-                return FileAnswer::Failed(ResolveProblem::VolumeNotFound(key.volume));
+            |problem| ResolveProblem::EnvFile { volume: volume.to_owned(), path: path.to_owned(), problem };
+        let file = match &self.files[&(volume, path)] {
+            OpenedFile::Parsed(file) => file,
+            OpenedFile::Unknown => return FileAnswer::Open,
+            OpenedFile::NoVolume => {
+                return FileAnswer::Failed(ResolveProblem::VolumeNotFound(volume.to_owned()));
             }
-            Some(EnvFileSource::NotFound) => {
-                let problem = problem_with(EnvFileProblem::NotFound);
-                let what = format!(
-                    "the file {} of volume {} does not exist",
-                    quoted(&key.path),
-                    quoted(&key.volume)
-                );
+            OpenedFile::Problem(problem) => {
                 // Kubernetes excuses a missing key, but not a missing file.
-                return match self.options.env_file_syntax {
-                    envfile::Syntax::Kubernetes => FileAnswer::Failed(problem),
-                    envfile::Syntax::Default | envfile::Syntax::Rfc2 => FileAnswer::Absent { what, problem },
+                let excusable = *problem == EnvFileProblem::NotFound
+                    && self.options.env_file_syntax != envfile::Syntax::Kubernetes;
+                let problem = problem_with(problem.clone());
+                return if excusable {
+                    let what =
+                        format!("the file {} of volume {} does not exist", quoted(path), quoted(volume));
+                    FileAnswer::Absent { what, problem }
+                } else {
+                    FileAnswer::Failed(problem)
                 };
             }
-            Some(EnvFileSource::Refused(refusal)) => {
-                return FileAnswer::Failed(problem_with(EnvFileProblem::Refused(refusal.clone())));
-            }
         };
-        if !self.files.contains_key(&key) {
-            let grammar = if self.options.gates.relaxed_names {
-                EnvNameGrammar::Relaxed
-            } else {
-                EnvNameGrammar::Strict
-            };
-            let parsed = envfile::parse(content.expose(), self.options.env_file_syntax, grammar);
-            if let Ok(file) = &parsed {
-                self.note_file(file, &key, field);
+        let (text, line) = match file.lookup(&reference.key) {
+            Ok(Some(assignment)) => (assignment.value.to_owned(), assignment.position.line),
+            Ok(None) => {
+                let exported = format!("export {}", reference.key);
+                let problem = ResolveProblem::EnvFileKeyNotFound {
+                    key: reference.key.clone(),
+                    volume: volume.to_owned(),
+                    path: path.to_owned(),
+                    exported: matches!(file.lookup(&exported), Ok(Some(_))),
+                };
+                let what = format!("the file {} has no key {}", quoted(path), quoted(&reference.key));
+                return FileAnswer::Absent { what, problem };
             }
-            self.files.insert(key.clone(), parsed.map_err(EnvFileProblem::Invalid));
-        }
-        let (text, line) = match &self.files[&key] {
-            Err(problem) => return FileAnswer::Failed(problem_with(problem.clone())),
-            Ok(file) => match file.lookup(&reference.key) {
-                Err(error) => return FileAnswer::Failed(problem_with(EnvFileProblem::Invalid(error))),
-                Ok(None) => {
-                    let exported = format!("export {}", reference.key);
-                    let problem = ResolveProblem::EnvFileKeyNotFound {
-                        key: reference.key.clone(),
-                        volume: key.volume.clone(),
-                        path: key.path.clone(),
-                        exported: matches!(file.lookup(&exported), Ok(Some(_))),
-                    };
-                    let what =
-                        format!("the file {} has no key {}", quoted(&key.path), quoted(&reference.key));
-                    return FileAnswer::Absent { what, problem };
-                }
-                Ok(Some(assignment)) => (assignment.value.to_owned(), assignment.position.line),
-            },
+            Err(error) => return FileAnswer::Failed(problem_with(EnvFileProblem::Invalid(error))),
         };
         if !self.admit(variable, text.len(), || field.to_owned()) {
             // The error is noted already; the entry is shown as missing.
@@ -122,6 +116,31 @@ impl<'a> Resolver<'a> {
             return FileAnswer::Value { value: Value::Composed(vec![Part::Missing { label }]), line };
         }
         FileAnswer::Value { value: Value::Plain(text), line }
+    }
+
+    /// Finds and parses a file; what is remarkable about it is noted at the reference that came first.
+    fn open_file(&mut self, volume: &str, path: &str, field: &str) -> OpenedFile {
+        let key = EnvFileKey { volume: volume.to_owned(), path: path.to_owned() };
+        let content = match self.sources.env_files.get(&key) {
+            Some(EnvFileSource::Content(content)) => content,
+            Some(EnvFileSource::UnknownUntilRun) => return OpenedFile::Unknown,
+            Some(EnvFileSource::VolumeNotFound) => return OpenedFile::NoVolume,
+            Some(EnvFileSource::NotFound) => return OpenedFile::Problem(EnvFileProblem::NotFound),
+            Some(EnvFileSource::Refused(refusal)) => {
+                return OpenedFile::Problem(EnvFileProblem::Refused(refusal.clone()));
+            }
+            None if self.has_volume(volume) => return OpenedFile::Unknown,
+            None => return OpenedFile::NoVolume,
+        };
+        let grammar =
+            if self.options.gates.relaxed_names { EnvNameGrammar::Relaxed } else { EnvNameGrammar::Strict };
+        match envfile::parse(content.expose(), self.options.env_file_syntax, grammar) {
+            Ok(file) => {
+                self.note_file(&file, &key, field);
+                OpenedFile::Parsed(file)
+            }
+            Err(error) => OpenedFile::Problem(EnvFileProblem::Invalid(error)),
+        }
     }
 
     fn has_volume(&self, name: &str) -> bool {
@@ -161,10 +180,6 @@ impl<'a> Resolver<'a> {
     /// The design of env files wants their volume mounted by init containers only, and not consumed by a
     /// container that mounts it. Kubernetes allows both; so do we, with a warning.
     fn note_mounts(&mut self, field: &str, variable: &str, volume: &str) {
-        let already = |finding: &crate::Finding| finding.code == FindingCode::EnvFileVolumeMounted;
-        if self.findings.iter().any(already) {
-            return;
-        }
         let hint = "mount the volume in the init container that writes the file, and nowhere else";
         if self.container.volume_mounts.iter().any(|mount| mount.name == volume) {
             let message =

@@ -3,16 +3,13 @@
 use super::compose::known_size;
 use super::references::Target;
 use super::service_variables::variable_prefix;
-use super::{Argument, Resolution, Resolved, Resolver};
+use super::{Argument, POINTER_BYTES, Resolution, Resolved, Resolver, counted_bytes};
 use crate::error::Subject;
 use crate::text::quoted;
 use crate::{
     Availability, Environment, Finding, FindingCode, Origin, Part, Reference, ReferenceTarget,
     ResolveProblem, Severity, Value,
 };
-
-/// Bytes of the pointer that the kernel counts for each string.
-const POINTER_BYTES: usize = 8;
 
 impl Resolver<'_> {
     pub(super) fn finish(mut self) -> Resolved {
@@ -40,12 +37,16 @@ impl Resolver<'_> {
                 hint: None,
             });
         }
-        let overridden = self.overridden;
-        let mut places = overridden.iter();
         let mut entries = self.entries;
-        entries.retain(|_| !places.next().copied().unwrap_or(false));
-        for entry in &mut entries {
-            entry.shadowed.reverse();
+        let mut winners = self.winners;
+        if !winners.is_empty() {
+            winners.sort_unstable();
+            winners.dedup();
+            for winner in winners {
+                entries[winner].shadowed.reverse();
+            }
+            let mut overridden = self.overridden.iter();
+            entries.retain(|_| !overridden.next().copied().unwrap_or(false));
         }
         let environment = Environment::from_entries(entries);
         let resolution = Resolution { environment, command, args, findings: self.findings };
@@ -136,7 +137,10 @@ impl Resolver<'_> {
     }
 
     fn note_collisions(&mut self) {
-        for place in 0..self.service_count {
+        let mut winners: Vec<usize> =
+            self.winners.iter().copied().filter(|winner| *winner < self.service_count).collect();
+        winners.dedup();
+        for place in winners {
             let entry = &self.entries[place];
             let (Origin::Service { name: winner, .. }, Some(shadowed)) =
                 (&entry.origin, entry.shadowed.last())
@@ -192,21 +196,21 @@ impl Resolver<'_> {
     /// Compares what `execve` would get with what it accepts, as far as the values are known.
     fn check_total(&mut self, command: Option<&[Argument]>, args: Option<&[Argument]>) {
         let limits = self.options.limits;
-        let mut total = 0usize;
-        let mut services = 0usize;
-        let mut count = 0usize;
+        let services = self.service_bytes;
+        let mut total = services;
+        let mut count = self.service_count;
         let mut largest: Option<(usize, usize)> = None;
         let mut near = Vec::new();
-        for (place, entry) in self.entries.iter().enumerate().filter(|(place, _)| !self.overridden[*place]) {
-            let size = entry.name.len() + known_size(&entry.value) + 2;
+        let declared = self.entries.iter().enumerate().skip(self.service_count);
+        for (place, entry) in declared.filter(|(place, _)| !self.overridden[*place]) {
+            let counted = counted_bytes(&entry.name, &entry.value);
+            let size = counted - POINTER_BYTES;
             if size > limits.string_bytes / 10 * 9 {
                 near.push((place, size));
             }
-            total = total.saturating_add(size + POINTER_BYTES);
+            total = total.saturating_add(counted);
             count += 1;
-            if place < self.service_count {
-                services += size + POINTER_BYTES;
-            } else if largest.is_none_or(|(most, _)| size > most) {
+            if largest.is_none_or(|(most, _)| size > most) {
                 largest = Some((size, place));
             }
         }

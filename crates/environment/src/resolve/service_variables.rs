@@ -31,8 +31,12 @@ pub(super) fn variable_prefix(service: &str) -> String {
 }
 
 fn upper_case(name: &str) -> String {
-    // Service and port names are ASCII, which an unchecked manifest cannot be relied upon for.
-    name.chars().flat_map(char::to_uppercase).map(|letter| if letter == '-' { '_' } else { letter }).collect()
+    // Service and port names are ASCII; an unchecked manifest may say otherwise, and keeps its letters then.
+    let mut upper = name.to_ascii_uppercase();
+    if upper.contains('-') {
+        upper = upper.replace('-', "_");
+    }
+    upper
 }
 
 /// How many variables a service gives, at most.
@@ -54,20 +58,16 @@ pub(super) fn emit_variables(service: &ServiceSource, mut emit: impl FnMut(Strin
     for (place, port) in service.ports.iter().enumerate() {
         let number = port.port.to_string();
         let protocol = port.protocol.to_ascii_lowercase();
-        let url = host.url(&protocol, &number);
         if place == 0 {
-            emit(joined(&[&prefix, "_PORT"]), url.clone());
+            emit(joined(&[&prefix, "_PORT"]), host.url(&protocol, &number));
         }
         let base = joined(&[&prefix, "_PORT_", &number, "_", &port.protocol]);
-        let derived = [
-            (joined(&[&base, "_PROTO"]), Value::Plain(protocol)),
-            (joined(&[&base, "_PORT"]), Value::Plain(number)),
-            (joined(&[&base, "_ADDR"]), host.alone()),
-        ];
-        emit(base, url);
-        for (name, value) in derived {
-            emit(name, value);
-        }
+        let (of_protocol, of_port) = (joined(&[&base, "_PROTO"]), joined(&[&base, "_PORT"]));
+        let of_address = joined(&[&base, "_ADDR"]);
+        emit(base, host.url(&protocol, &number));
+        emit(of_protocol, Value::Plain(protocol));
+        emit(of_port, Value::Plain(number));
+        emit(of_address, host.alone());
     }
 }
 

@@ -1,16 +1,16 @@
 //! Tables of manifests and what their containers get.
 
-mod vectors;
 mod findings;
 mod hostile;
 mod states;
+mod vectors;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    Availability, ConfigMapSource, Finding, Options, Resolved, Reveal, SecretBytes, SecretSource, Services, Sources,
-    containers, resolve,
+    Availability, ConfigMapSource, Finding, Options, Resolved, Reveal, SecretBytes, SecretSource, Services,
+    Sources, containers, resolve,
 };
 
 /// A pod with one container `c`.
@@ -35,11 +35,16 @@ fn on_node() -> Sources {
 
 fn config_map(data: &[(&str, &str)]) -> Availability<ConfigMapSource> {
     let data = data.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Availability::Present(ConfigMapSource { resource_version: Some("7".to_owned()), data, ..Default::default() })
+    Availability::Present(ConfigMapSource {
+        resource_version: Some("7".to_owned()),
+        data,
+        ..Default::default()
+    })
 }
 
 fn secret(data: &[(&str, &str)]) -> Availability<SecretSource> {
-    let data = data.iter().map(|(key, value)| ((*key).to_owned(), SecretBytes::new(value.as_bytes()))).collect();
+    let data =
+        data.iter().map(|(key, value)| ((*key).to_owned(), SecretBytes::new(value.as_bytes()))).collect();
     Availability::Present(SecretSource { resource_version: Some("8".to_owned()), data })
 }
 

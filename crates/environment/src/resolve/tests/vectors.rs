@@ -51,7 +51,8 @@ fn sources_of(case: &Json) -> Sources {
     }
     for variable in case["container"]["env"].as_array().into_iter().flatten() {
         let reference = &variable["valueFrom"]["fileKeyRef"];
-        let (Some(volume), Some(path)) = (reference["volumeName"].as_str(), reference["path"].as_str()) else {
+        let (Some(volume), Some(path)) = (reference["volumeName"].as_str(), reference["path"].as_str())
+        else {
             continue;
         };
         let found = match case["emptyDirs"].get(volume).map(|files| files.get(path)) {
@@ -129,8 +130,7 @@ fn service_variables_follow_the_table() {
         // The table keeps the order of its list, while an environment has services by name: one at a time.
         let mut found = Vec::new();
         for service in row["services"].as_array().expect("services") {
-            let sources =
-                Sources { services: Services::Complete(services(&json!([service]))), ..on_node() };
+            let sources = Sources { services: Services::Complete(services(&json!([service]))), ..on_node() };
             found.extend(pairs(&resolved(&pod, &sources)));
         }
         assert_eq!(found, expected_pairs(&row["want"]), "{name}");
@@ -160,7 +160,8 @@ fn resource_fields_follow_the_table() {
         let mut sources = on_node();
         sources.node_allocatable = match row.get("nodeAllocatable") {
             Some(list) => {
-                let list: BTreeMap<String, Quantity> = serde_json::from_value(list.clone()).expect("quantities");
+                let list: BTreeMap<String, Quantity> =
+                    serde_json::from_value(list.clone()).expect("quantities");
                 Availability::Present(list)
             }
             None => Availability::Absent,
@@ -170,7 +171,11 @@ fn resource_fields_follow_the_table() {
             Some(expected) => {
                 assert_eq!(resolved.errors[0].to_string(), expected, "{row}");
             }
-            None => assert_eq!(pairs(&resolved), [("X".to_owned(), row["want"].as_str().expect("text").to_owned())], "{row}"),
+            None => assert_eq!(
+                pairs(&resolved),
+                [("X".to_owned(), row["want"].as_str().expect("text").to_owned())],
+                "{row}"
+            ),
         }
     }
 }
