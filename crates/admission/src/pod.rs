@@ -54,6 +54,16 @@ pub(crate) fn admit(pod: &mut Value, request: &AdmissionRequest) {
     }
 }
 
+/// Adds what an update of a pod gets from the same plug-ins.
+pub(crate) fn admit_update(old: &Value, new: &mut Value) {
+    bear_taints(&mut new["spec"]);
+    for name in ["priority", "preemptionPolicy"] {
+        if !is_set(&new["spec"][name]) && is_set(&old["spec"][name]) {
+            new["spec"][name] = old["spec"][name].clone();
+        }
+    }
+}
+
 fn mount_token(spec: &mut Value) {
     let existing = items(&spec["volumes"])
         .iter()

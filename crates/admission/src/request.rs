@@ -1,6 +1,7 @@
 //! The entry points: what the API server calls before it stores an object.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use api::FeatureGates;
 use schema::Resource;
@@ -29,8 +30,8 @@ pub enum EnvFileMounts {
     InitOnly,
 }
 
-/// What is known about an object that a pod's environment needs.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What is known about an object that a pod's environment needs. `Debug` shows no object: it may be a Secret.
+#[derive(Clone, Default, PartialEq)]
 pub enum SourceLookup {
     /// It exists and the caller may read it.
     Present(Value),
@@ -39,6 +40,16 @@ pub enum SourceLookup {
     /// Nobody looked, or the caller may not read it.
     #[default]
     Unknown,
+}
+
+impl fmt::Debug for SourceLookup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Present(_) => "Present",
+            Self::Absent => "Absent",
+            Self::Unknown => "Unknown",
+        })
+    }
 }
 
 /// The objects of the pod's namespace that its environment needs, for findings. What is not in a map is
@@ -144,7 +155,7 @@ pub fn prepare_update(
         service::keep_allocations(old, new);
     }
     if is_core(resource, "Pod") {
-        defaults::pod::mirror_service_account(&mut new["spec"]);
+        pod::admit_update(old, new);
     }
     defaults::apply(resource, new);
     let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());

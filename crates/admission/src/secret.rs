@@ -54,10 +54,8 @@ pub(crate) fn validate(errors: &mut FieldErrors, object: &Value) {
             errors.required(&data.key("username"), "");
             errors.required(&data.key("password"), "");
         }
-        "kubernetes.io/ssh-auth" => {
-            if decoded_size(text(&object["data"]["ssh-privatekey"])) == 0 {
-                errors.required(&data.key("ssh-privatekey"), "");
-            }
+        "kubernetes.io/ssh-auth" if decoded_size(text(&object["data"]["ssh-privatekey"])) == 0 => {
+            errors.required(&data.key("ssh-privatekey"), "");
         }
         "kubernetes.io/tls" => {
             for key in ["tls.crt", "tls.key"].into_iter().filter(|key| !has(key)) {

@@ -17,6 +17,12 @@
 //! | resources | group, version, group version, name, singular, kind, namespaced, short names, categories, verbs, group and version of the kind |
 //! | columns | resource, name, type, format, priority; sorted by resource |
 
+mod field;
+mod shape;
+
+pub use field::{Field, ListType, WireField, WireKind};
+pub use shape::{Shape, ShapeRef};
+
 const TABLE: &[u8] = include_bytes!("table.bin");
 
 const NONE: u16 = u16::MAX;
@@ -52,50 +58,6 @@ pub struct Type {
     index: u16,
 }
 
-/// One field of a struct type; cheap to copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    index: u16,
-}
-
-/// The form of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Text.
-    String,
-    /// `true` or `false`.
-    Bool,
-    /// A 32-bit integer.
-    Int32,
-    /// A 64-bit integer.
-    Int64,
-    /// A floating-point number.
-    Float64,
-    /// Bytes, base64 in JSON.
-    Bytes,
-    /// Any JSON value.
-    Any,
-    /// A struct, or a named form of another shape.
-    Named(Type),
-    /// A value that may be absent.
-    Pointer(ShapeRef),
-    /// A list.
-    List(ShapeRef),
-    /// A map with text keys.
-    Map {
-        /// The shape of values.
-        value: ShapeRef,
-        /// The shape of keys; always text or a named form of it.
-        key: ShapeRef,
-    },
-}
-
-/// A shape inside another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShapeRef {
-    index: u16,
-}
-
 /// Types with a JSON form of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
@@ -121,41 +83,6 @@ pub enum Special {
     SchemaOrBool,
     /// A schema or a list of texts.
     SchemaOrStrings,
-}
-
-/// What identifies the items of a list for server-side apply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListType {
-    /// Replaced as a whole.
-    Atomic,
-    /// Items are objects with key fields.
-    Map,
-    /// Items are scalars, each once.
-    Set,
-}
-
-/// How a field travels in protobuf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WireField {
-    /// The field number.
-    pub number: u16,
-    /// The wire type.
-    pub kind: WireKind,
-    /// Whether it is repeated.
-    pub repeated: bool,
-}
-
-/// A protobuf wire type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WireKind {
-    /// Variable-length number.
-    Varint,
-    /// Length and bytes.
-    Bytes,
-    /// Eight bytes.
-    Fixed64,
-    /// Four bytes.
-    Fixed32,
 }
 
 /// The table of built-in types.
@@ -290,221 +217,6 @@ impl Type {
     #[must_use]
     pub fn go_name(self) -> String {
         format!("{}.{}", self.package().rsplit('/').next().unwrap_or_default(), self.name())
-    }
-}
-
-impl ShapeRef {
-    /// The shape.
-    #[must_use]
-    pub fn shape(self) -> Shape {
-        let at = record(Section::Shapes, self.index.into(), 6);
-        let inner = u16_at(at + 2);
-        match u16_at(at) {
-            0 => Shape::String,
-            1 => Shape::Bool,
-            2 => Shape::Int32,
-            3 => Shape::Int64,
-            4 => Shape::Float64,
-            5 => Shape::Bytes,
-            7 => Shape::Named(Type { index: inner }),
-            8 => Shape::Pointer(ShapeRef { index: inner }),
-            9 => Shape::List(ShapeRef { index: inner }),
-            10 => Shape::Map { value: ShapeRef { index: inner }, key: ShapeRef { index: u16_at(at + 4) } },
-            _ => Shape::Any,
-        }
-    }
-}
-
-impl Shape {
-    /// The struct or special type behind pointers and named forms.
-    #[must_use]
-    pub fn named(self) -> Option<Type> {
-        match self {
-            Self::Named(ty) => match ty.underlying() {
-                Some(underlying) => underlying.named(),
-                None => Some(ty),
-            },
-            Self::Pointer(inner) => inner.shape().named(),
-            _ => None,
-        }
-    }
-
-    /// The shape behind pointers and named forms; a struct or special type stays as it is.
-    #[must_use]
-    pub fn resolved(self) -> Self {
-        match self {
-            Self::Named(ty) => match ty.underlying() {
-                Some(underlying) if ty.special().is_none() => underlying.resolved(),
-                _ => self,
-            },
-            Self::Pointer(inner) => inner.shape().resolved(),
-            other => other,
-        }
-    }
-
-    /// How Go prints the type: `[]v1.EnvVar`, `map[string]string`.
-    #[must_use]
-    pub fn go_name(self) -> String {
-        match self {
-            Self::String => "string".to_owned(),
-            Self::Bool => "bool".to_owned(),
-            Self::Int32 => "int32".to_owned(),
-            Self::Int64 => "int64".to_owned(),
-            Self::Float64 => "float64".to_owned(),
-            Self::Bytes => "[]uint8".to_owned(),
-            Self::Any => "interface {}".to_owned(),
-            Self::Named(ty) => ty.go_name(),
-            Self::Pointer(inner) => format!("*{}", inner.shape().go_name()),
-            Self::List(inner) => format!("[]{}", inner.shape().go_name()),
-            Self::Map { value, key } => format!("map[{}]{}", key.shape().go_name(), value.shape().go_name()),
-        }
-    }
-}
-
-impl Field {
-    fn word(self, position: usize) -> u16 {
-        u16_at(record(Section::Fields, self.index.into(), 24) + position * 2)
-    }
-
-    fn flag(self, bit: u16) -> bool {
-        self.word(3) & bit != 0
-    }
-
-    fn text(self, position: usize) -> Option<&'static str> {
-        let number = self.word(position);
-        (number != NONE).then(|| string(number))
-    }
-
-    /// The Go name: `RestartPolicy`.
-    #[must_use]
-    pub fn go(self) -> &'static str {
-        string(self.word(0))
-    }
-
-    /// The JSON name: `restartPolicy`; empty for fields that are not in JSON.
-    #[must_use]
-    pub fn json(self) -> &'static str {
-        self.text(1).unwrap_or_default()
-    }
-
-    /// The shape of the field.
-    #[must_use]
-    pub fn shape(self) -> Shape {
-        ShapeRef { index: self.word(2) }.shape()
-    }
-
-    /// The struct whose fields stand in the parent's JSON object, where this is such a field.
-    #[must_use]
-    pub fn inlined(self) -> Option<Type> {
-        if self.flag(2) { self.shape().named() } else { None }
-    }
-
-    /// Whether Go leaves an empty value out.
-    #[must_use]
-    pub fn omits_empty(self) -> bool {
-        self.flag(1)
-    }
-
-    /// Whether Go leaves a zero struct out, too.
-    #[must_use]
-    pub fn omits_zero(self) -> bool {
-        self.flag(16)
-    }
-
-    /// Whether the field is marked optional.
-    #[must_use]
-    pub fn is_optional(self) -> bool {
-        self.flag(4)
-    }
-
-    /// Whether the field is marked required.
-    #[must_use]
-    pub fn is_required(self) -> bool {
-        self.flag(8)
-    }
-
-    /// Whether server-side apply replaces the struct or map of this field as a whole; `None`: as its type says.
-    #[must_use]
-    pub fn is_atomic(self) -> Option<bool> {
-        if self.flag(32) || self.flag(128) {
-            Some(true)
-        } else if self.flag(64) || self.flag(256) {
-            Some(false)
-        } else {
-            None
-        }
-    }
-
-    /// How server-side apply identifies items.
-    #[must_use]
-    pub fn list_type(self) -> Option<ListType> {
-        match self.word(4) {
-            1 => Some(ListType::Atomic),
-            2 => Some(ListType::Map),
-            3 => Some(ListType::Set),
-            _ => None,
-        }
-    }
-
-    /// The key fields of a list of type [`ListType::Map`].
-    pub fn list_keys(self) -> impl Iterator<Item = &'static str> {
-        list(self.word(9))
-    }
-
-    /// Whether a strategic merge patch merges the list instead of replacing it.
-    #[must_use]
-    pub fn merges(self) -> bool {
-        self.flag(512)
-    }
-
-    /// Whether `$retainKeys` is meaningful in this field's objects.
-    #[must_use]
-    pub fn retains_keys(self) -> bool {
-        self.flag(1024)
-    }
-
-    /// Whether a strategic merge patch replaces the value as a whole.
-    #[must_use]
-    pub fn replaces(self) -> bool {
-        self.flag(2048)
-    }
-
-    /// The field that identifies items in a strategic merge patch.
-    #[must_use]
-    pub fn merge_key(self) -> Option<&'static str> {
-        self.text(8)
-    }
-
-    /// The default that the Go source declares, as Go text: `"TCP"`, `1`.
-    #[must_use]
-    pub fn declared_default(self) -> Option<&'static str> {
-        self.text(10)
-    }
-
-    /// The feature gate that the field needs, where its source names one.
-    #[must_use]
-    pub fn feature_gate(self) -> Option<&'static str> {
-        self.text(11)
-    }
-
-    /// How the field travels in protobuf; `None`: not at all.
-    #[must_use]
-    pub fn wire(self) -> Option<WireField> {
-        let (number, wire) = (self.word(6), self.word(5));
-        let kind = match wire & 15 {
-            1 => WireKind::Varint,
-            2 => WireKind::Bytes,
-            3 => WireKind::Fixed64,
-            4 => WireKind::Fixed32,
-            _ => return None,
-        };
-        Some(WireField { number, kind, repeated: wire & 16 != 0 })
-    }
-
-    /// The protobuf name where it differs from the JSON name.
-    #[must_use]
-    pub fn wire_name(self) -> Option<&'static str> {
-        self.text(7)
     }
 }
 

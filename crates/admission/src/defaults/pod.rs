@@ -59,7 +59,7 @@ pub(crate) fn template_spec(spec: &mut Value) {
 }
 
 /// `serviceAccount` is the old name of `serviceAccountName`; both are kept and the new one wins.
-pub(crate) fn mirror_service_account(spec: &mut Value) {
+fn mirror_service_account(spec: &mut Value) {
     let (current, old) = (text(&spec["serviceAccountName"]), text(&spec["serviceAccount"]));
     let name = if current.is_empty() { old } else { current }.to_owned();
     if name.is_empty() {
