@@ -27,7 +27,7 @@ pub struct NodeIdentity {
 impl NodeIdentity {
     /// The identity of the node whose data directory is `data_dir` (which should be canonical: two spellings are two nodes).
     #[must_use]
-    pub fn of(data_dir: &Path) -> Self {
+    pub fn of_data_dir(data_dir: &Path) -> Self {
         Self { digest: Sha256::digest(data_dir.as_os_str().as_bytes()).into() }
     }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn names_fit_into_what_the_kernel_allows() {
-        let identity = NodeIdentity::of(Path::new("/var/lib/coracle"));
+        let identity = NodeIdentity::of_data_dir(Path::new("/var/lib/coracle"));
         assert!(identity.interface(4095).len() <= 15, "{}", identity.interface(4095));
         assert!(identity.table().len() < 32);
         assert!(identity.interface(17).starts_with(&identity.interface_prefix()));
@@ -88,18 +88,18 @@ mod tests {
 
     #[test]
     fn two_data_directories_are_two_nodes() {
-        let one = NodeIdentity::of(Path::new("/a"));
-        let other = NodeIdentity::of(Path::new("/b"));
+        let one = NodeIdentity::of_data_dir(Path::new("/a"));
+        let other = NodeIdentity::of_data_dir(Path::new("/b"));
         assert_ne!(one.table(), other.table());
         assert_ne!(one.interface_prefix(), other.interface_prefix());
         assert_ne!(one.candidate_ranges().next(), other.candidate_ranges().next());
-        assert_eq!(one, NodeIdentity::of(Path::new("/a")));
+        assert_eq!(one, NodeIdentity::of_data_dir(Path::new("/a")));
     }
 
     #[test]
     fn every_range_of_the_pool_is_tried_once() {
         let pool = AddressRange::around(POOL, POOL_LENGTH);
-        let ranges: Vec<_> = NodeIdentity::of(Path::new("/a")).candidate_ranges().collect();
+        let ranges: Vec<_> = NodeIdentity::of_data_dir(Path::new("/a")).candidate_ranges().collect();
         assert_eq!(ranges.len(), 2048);
         assert_eq!(ranges.iter().collect::<BTreeSet<_>>().len(), 2048);
         assert!(ranges.iter().all(|range| pool.contains(range.network())));

@@ -24,6 +24,7 @@ mod packet_filter;
 mod pods;
 mod range;
 mod resolver;
+mod sockets;
 
 pub use allocations::{AllocateError, AllocationsError, HostPort, Protocol};
 pub use claims::ClaimRangeError;
@@ -40,3 +41,4 @@ pub use resolver::{
     ClusterDns, DnsConfig, DnsLimit, DnsPolicy, MISSING_CLUSTER_DNS, PodDns, ReadResolverError, ResolvConf,
     machine_resolv_conf, missing_cluster_dns_message, pod_dns,
 };
+pub use sockets::{ConnectInsideError, connect_inside};

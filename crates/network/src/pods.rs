@@ -353,7 +353,7 @@ impl PodConnections {
         let directory = data_dir.join("network");
         fs::create_dir_all(&directory).map_err(unusable)?;
         let file = directory.join("pods.json");
-        let identity = NodeIdentity::of(&data_dir);
+        let identity = NodeIdentity::of_data_dir(&data_dir);
         let mut warnings = Vec::new();
 
         let (mut routing, found) = match look_around() {

@@ -235,6 +235,25 @@ fn a_pod_cannot_speak_under_the_address_of_another() {
 }
 
 #[test]
+fn a_connection_can_begin_inside_a_pod() {
+    let Some(pod) = namespace() else { return };
+    Routing::inside(pod.as_fd()).expect("a socket").apply(&[links::set_up(LOOPBACK)]).expect("up");
+    let listener = inside(&pod, || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound"));
+    let target = listener.local_addr().expect("an address");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let connected = runtime.block_on(crate::connect_inside(pod.as_fd(), target)).expect("connected");
+    assert_eq!(connected.peer_addr().expect("a peer"), target);
+    drop(listener);
+    let refused = runtime.block_on(crate::connect_inside(pod.as_fd(), target)).expect_err("nobody listens");
+    assert_eq!(refused.to_string(), format!("cannot connect to {target} from inside the pod"));
+    for closed in ["169.254.169.254:80", "[fe80::1]:80", "[::ffff:169.254.169.254]:80"] {
+        let refused =
+            runtime.block_on(crate::connect_inside(pod.as_fd(), closed.parse().expect("an address")));
+        assert!(matches!(refused, Err(crate::ConnectInsideError::LinkLocal(_))), "{closed}");
+    }
+}
+
+#[test]
 fn host_ports_lead_to_the_pod_from_everywhere() {
     let Some(machine) = Machine::new() else { return };
     let network = machine.open("node");
@@ -347,7 +366,7 @@ fn a_pod_is_connected_again_and_taken_down_twice() {
 fn two_nodes_never_share_a_range() {
     let Some(machine) = Machine::new() else { return };
     let second = fs::canonicalize(machine.config("second").data_dir).expect("exists");
-    let wish = NodeIdentity::of(&second).candidate_ranges().next().expect("a candidate");
+    let wish = NodeIdentity::of_data_dir(&second).candidate_ranges().next().expect("a candidate");
     let first =
         machine.open_with(NetworkConfig { range: Some(wish), ..machine.config("first") }).expect("opens");
     let other = machine.open("second");
@@ -368,7 +387,7 @@ fn two_nodes_never_share_a_range() {
 fn a_range_that_the_machine_routes_elsewhere_is_left_alone() {
     let Some(machine) = Machine::new() else { return };
     let data_dir = fs::canonicalize(machine.config("node").data_dir).expect("exists");
-    let wish = NodeIdentity::of(&data_dir).candidate_ranges().next().expect("a candidate");
+    let wish = NodeIdentity::of_data_dir(&data_dir).candidate_ranges().next().expect("a candidate");
     let up0 = machine.routing().link("up0").expect("up0").index;
     let office = wish.nth(77).expect("inside");
     machine.routing().apply(&[links::add_pod_route(up0, office, MACHINE)]).expect("a route of the office");
