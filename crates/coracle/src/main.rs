@@ -11,9 +11,17 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod cri;
 mod env;
+mod failure;
 mod image;
 mod input;
+mod interrupt;
 mod kubeconfig;
+mod logging;
+mod prerequisites;
+mod node {
+    pub(crate) mod options;
+    pub(crate) use crate::prerequisites::{async_runtime, require_root};
+}
 
 /// Runs Kubernetes pods on one machine and explains every environment variable.
 #[derive(Parser)]
@@ -49,7 +57,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = match CommandLine::try_parse_from(plugin_arguments(std::env::args_os().collect())) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(status) = runtime::reexec(&arguments) {
+        return status;
+    }
+    let command = match CommandLine::try_parse_from(plugin_arguments(arguments)) {
         Ok(line) => line.command,
         Err(error) => error.exit(),
     };

@@ -145,8 +145,8 @@ impl Node {
             }
             _ => None,
         };
-        let (runtime, network) = open_runtime(&config, &directory)?;
-        let (runtime_client, image_client) = runtime.in_process();
+        let (runtime, network) = open_runtime(&config, &directory).await?;
+        let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
         let kubelet_config = KubeletConfig {
             addresses: vec![network.node_address().to_string()],
             feature_gates: config.gates,
@@ -195,7 +195,7 @@ impl Node {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
         while self.tasks.join_next().await.is_some() {}
-        self.runtime.remove_everything().await;
+        throwaway::remove_pods(&self.runtime).await;
         if let Err(error) = self.network.cleanup().await {
             tracing::warn!(%error, "the network of the node could not be taken away");
         }
@@ -263,7 +263,7 @@ fn open_store(config: &NodeConfig, directory: &Path) -> Result<Store, Failure> {
     }
 }
 
-fn open_runtime(config: &NodeConfig, directory: &Path) -> Result<(Runtime, Network), Failure> {
+async fn open_runtime(config: &NodeConfig, directory: &Path) -> Result<(Runtime, Network), Failure> {
     let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
     let mut images = ImageStore::open(config.base.join("images")).map_err(|error| failed(&error))?;
     if config.host_image {
@@ -271,11 +271,11 @@ fn open_runtime(config: &NodeConfig, directory: &Path) -> Result<(Runtime, Netwo
     }
     let network = Network::open(NetworkConfig::new(directory)).map_err(|error| failed(&error))?;
     let runtime_config = RuntimeConfig {
-        pod_max_pids: config.options.pod_max_pids,
-        private_paths: vec![config.base.clone(), directory.to_owned()],
+        pod_max_pids: (config.options.pod_max_pids > 0).then_some(config.options.pod_max_pids),
+        private_directories: vec![config.base.clone(), directory.to_owned()],
         ..RuntimeConfig::new(directory.join("runtime"))
     };
-    let runtime = Runtime::open(runtime_config, images, network.clone()).map_err(|error| failed(&error))?;
+    let runtime = Runtime::open(runtime_config, images, network.clone()).await.map_err(|error| failed(&error))?;
     Ok((runtime, network))
 }
 
@@ -307,31 +307,6 @@ impl NodeConnector for KubeletConnector {
             Ok(Box::new(near) as Box<dyn NodeIo>)
         })
     }
-}
-
-/// The runtime of all tasks of a command.
-///
-/// # Errors
-///
-/// When threads cannot be made.
-pub(crate) fn async_runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(CANNOT_START, &error))
-}
-
-/// Containers need root.
-///
-/// # Errors
-///
-/// When the user is another.
-pub(crate) fn require_root(command: &str) -> Result<(), Failure> {
-    if rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    Err(Failure::text(CANNOT_START, format!("`coracle {command}` needs root to make containers"))
-        .hint("run it as root; `coracle env -f FILE` explains the same file without"))
 }
 
 impl NodeOptions {

@@ -89,7 +89,7 @@ fn start(args: RunArgs) -> Result<u8, Failure> {
         failure
     })?;
     let gates = args.node.gates()?;
-    crate::node::require_root("run")?;
+    crate::prerequisites::require_root("run")?;
     let form = match (args.quiet, args.output) {
         (_, Some(OutputForm::Json)) => Form::Json,
         (true, None) => Form::Quiet,
@@ -104,7 +104,7 @@ fn start(args: RunArgs) -> Result<u8, Failure> {
         strict_references: args.strict,
         ..NodeConfig::new(&args.node, gates, &base)
     };
-    let runtime = crate::node::async_runtime()?;
+    let runtime = crate::prerequisites::async_runtime()?;
     let status = runtime.block_on(session(&args, &input, &plan, config, &report));
     runtime.shutdown_timeout(Duration::from_secs(2));
     status

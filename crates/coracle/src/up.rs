@@ -46,7 +46,7 @@ pub(crate) fn run(args: UpArgs) -> ExitCode {
 
 fn start(args: &UpArgs) -> Result<(), Failure> {
     let gates = args.node.gates()?;
-    crate::node::require_root("up")?;
+    crate::prerequisites::require_root("up")?;
     crate::logging::start("info");
     let base = args.node.data_dir();
     let mut config = NodeConfig {
@@ -60,7 +60,7 @@ fn start(args: &UpArgs) -> Result<(), Failure> {
     if let Some(name) = &args.node_name {
         config.node_name.clone_from(name);
     }
-    let runtime = crate::node::async_runtime()?;
+    let runtime = crate::prerequisites::async_runtime()?;
     let ended = runtime.block_on(stay(config));
     runtime.shutdown_timeout(Duration::from_secs(5));
     ended

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use cri::v1::{ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest};
 use images::ImageStore;
 use network::{Network, NetworkConfig};
 use rustix::fs::{FlockOperation, flock};
@@ -81,9 +82,33 @@ async fn clear(base: &Path, path: &Path) -> Result<(), String> {
     let images = ImageStore::open(base.join("images")).map_err(|error| error.to_string())?;
     let network = Network::open(NetworkConfig::new(path)).map_err(|error| error.to_string())?;
     let config = RuntimeConfig::new(path.join("runtime"));
-    let runtime = Runtime::open(config, images, network.clone()).map_err(|error| error.to_string())?;
-    runtime.remove_everything().await;
+    let runtime = Runtime::open(config, images, network.clone()).await.map_err(|error| error.to_string())?;
+    remove_pods(&runtime).await;
     network.cleanup().await.map_err(|error| error.to_string())
+}
+
+/// Stops and removes every sandbox of a runtime, with the containers in it, at once.
+pub(super) async fn remove_pods(runtime: &Runtime) {
+    let (mut client, _) = cri::in_process(runtime.clone(), runtime.clone());
+    let listed = match client.list_pod_sandbox(ListPodSandboxRequest::default()).await {
+        Ok(listed) => listed.into_inner().items,
+        Err(status) => {
+            tracing::warn!(%status, "the pods of a throwaway node cannot be listed");
+            return;
+        }
+    };
+    let removals = listed.into_iter().map(|sandbox| {
+        let mut client = client.clone();
+        async move {
+            let stop = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
+            let stopped = client.stop_pod_sandbox(stop).await.err();
+            let removed = client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: sandbox.id }).await.err();
+            if let Some(status) = stopped.or(removed) {
+                tracing::warn!(%status, "a pod of a throwaway node could not be removed");
+            }
+        }
+    });
+    futures::future::join_all(removals).await;
 }
 
 /// Removes a tree. While something is mounted in it, it stays: removing would reach into what is mounted, and that may be
