@@ -6,6 +6,8 @@ mod configmap_secret;
 mod containers;
 #[path = "e2e/downward_api.rs"]
 mod downward_api;
+#[path = "e2e/examples.rs"]
+mod examples;
 #[path = "e2e/expansion.rs"]
 mod expansion;
 #[path = "e2e/explain.rs"]
