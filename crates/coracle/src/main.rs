@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod cri;
 mod env;
 mod failure;
+mod failure;
 mod image;
 mod input;
 mod interrupt;

@@ -281,10 +281,10 @@ mod tests {
         assert!(matches!(Reference::parse("a:"), Err(ReferenceError::Tag(_))));
         assert!(matches!(Reference::parse("a@sha256:1"), Err(ReferenceError::Digest { .. })));
         assert!(matches!(Reference::parse(&"a".repeat(300)), Err(ReferenceError::TooLong(_))));
-        for text in ["-a.b/c", "a..b/c", "a.b:99999/c", "a.b:/c", "[::1/c", "[zz]:1/c"] {
+        for text in ["-a.b/c", "a..b/c", "a.b:99999/c", "a.b:/c", "[::1/c", "[zz]:1/c", "../a"] {
             assert!(matches!(Reference::parse(text), Err(ReferenceError::Domain(_))), "{text}");
         }
-        for text in ["/", "a//b", "a/", ".a", "a.", "a...b", "a___b", "../a", "a b", "a/../../b", "é", "a\0b"]
+        for text in ["/", "a//b", "a/", ".a", "a.", "a...b", "a___b", "a b", "a/../../b", "é", "a\0b"]
         {
             assert!(matches!(Reference::parse(text), Err(ReferenceError::Repository(_))), "{text}");
         }

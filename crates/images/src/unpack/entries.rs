@@ -454,7 +454,7 @@ mod tests {
             let mut extensions = Extensions::default();
             extensions.add_records(bytes).ok().map(|()| extensions)
         };
-        let good = read(b"12 path=a/b\n11 size=10\n24 SCHILY.xattr.user.a=\n\n\n").unwrap();
+        let good = read(b"12 path=a/b\n11 size=10\n26 SCHILY.xattr.user.a=\n\n\n").unwrap();
         assert_eq!(good.path.as_deref(), Some(&b"a/b"[..]));
         assert_eq!(good.size, Some(10));
         assert_eq!(good.attributes, [(b"user.a".to_vec(), b"\n\n".to_vec())]);
