@@ -70,7 +70,12 @@ impl Claims {
                 let name = entry.file_name().into_string().ok()?;
                 let range = name.replacen('-', "/", 1).parse().ok()?;
                 let holder = PathBuf::from(fs::read_to_string(entry.path()).ok()?);
-                holder.exists().then_some((range, holder))
+                if !holder.exists() {
+                    // Whoever removes it first; the others see it gone.
+                    let _ = fs::remove_file(entry.path());
+                    return None;
+                }
+                Some((range, holder))
             })
             .collect();
         claims.sort();

@@ -547,8 +547,24 @@ impl PodConnections {
     }
 
     fn open_filter(&mut self, allocation: &Allocation) -> Result<(), SetupPodError> {
+        let range = self.allocations.range();
         let Kernel::Usable { filter: Some(filter), .. } = &mut self.kernel else { return Ok(()) };
-        filter.add_pod(allocation.address)?;
+        match filter.add_pod(allocation.address) {
+            Ok(()) => {}
+            // Somebody emptied the packet filter (a firewall that was started again): ours comes back with every pod.
+            Err(error) if error.is_absent() => {
+                tracing::warn!(
+                    "the packet filter table of this node was removed by another program; making it anew"
+                );
+                *filter = PacketFilter::install(
+                    self.identity.table(),
+                    self.identity.interface_prefix(),
+                    range,
+                    &self.allocations,
+                )?;
+            }
+            Err(error) => return Err(error.into()),
+        }
         if !allocation.ports.is_empty() {
             filter.set_host_ports(&self.allocations).map_err(SetupPodError::HostPorts)?;
         }
@@ -569,7 +585,11 @@ impl PodConnections {
         if let Kernel::Usable { filter: Some(filter), .. } = &mut self.kernel
             && !allocation.ports.is_empty()
         {
-            filter.set_host_ports(&self.allocations).map_err(TeardownPodError::Kernel)?;
+            match filter.set_host_ports(&self.allocations) {
+                // A table that is gone has no open ports.
+                Err(error) if !error.is_absent() => return Err(TeardownPodError::Kernel(error)),
+                _ => {}
+            }
         }
         self.allocations.save(&self.file)?;
         Ok(())

@@ -395,6 +395,26 @@ fn a_range_that_the_machine_routes_elsewhere_is_left_alone() {
 }
 
 #[test]
+fn a_packet_filter_emptied_by_another_program_comes_back_with_the_next_pod() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let one = add_pod(&network, "one", &[tcp(None, 8080, 80)]);
+    let data_dir = fs::canonicalize(machine.config("node").data_dir).expect("exists");
+    let table = NodeIdentity::of_data_dir(&data_dir).table();
+    inside(&machine.namespace, || {
+        let mut socket = NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER).expect("a socket");
+        crate::nftables::commit(&mut socket, vec![crate::nftables::remove_table(&table)]).expect("removed");
+    });
+    assert_eq!(talk(&one.namespace, any(80), &machine.beyond, (MACHINE, 8080).into()), None);
+    let two = add_pod(&network, "two", &[]);
+    assert!(
+        talk(&one.namespace, any(80), &machine.beyond, (MACHINE, 8080).into()).is_some(),
+        "also the older pod's"
+    );
+    assert_eq!(talk(&machine.beyond, any(80), &two.namespace, (BEYOND, 80).into()), Some(MACHINE.into()));
+}
+
+#[test]
 fn cleaning_up_leaves_the_machine_as_it_was() {
     let Some(machine) = Machine::new() else { return };
     let routes = || machine.routing().routes().expect("routes").len();
