@@ -48,7 +48,7 @@ pub(super) struct Vocabulary<'a> {
     /// Names of the image.
     image: HashSet<&'a str>,
     /// All names that a reference could have meant, by their lower-case form.
-    by_lower_case: HashMap<String, String>,
+    by_lower_case: HashMap<String, Vec<String>>,
     /// Services outside of the input that were already mentioned.
     services_mentioned: BTreeSet<String>,
     /// How often a similar name may still be searched for.
@@ -274,7 +274,7 @@ impl<'a> Resolver<'a> {
             let hint = "write its value out, or let a shell in the container expand it".to_owned();
             return warning(FindingCode::ReferenceImageOnly, why, hint);
         }
-        if let Some(exact) = vocabulary.by_lower_case.get(&name.to_lowercase()) {
+        if let Some(exact) = vocabulary.other_spelling(name) {
             let why = format!("names are case-sensitive, and only {} exists", quoted(exact));
             let hint = format!("write $({})", escaped(exact));
             return warning(FindingCode::ReferenceCaseDiffers, why, hint);
@@ -320,9 +320,12 @@ impl<'a> Resolver<'a> {
         }
         let declared = self.entries.iter().map(|entry| entry.name.as_str());
         let names = declared.chain(vocabulary.env.keys().copied()).chain(vocabulary.image.iter().copied());
-        let mut by_lower_case = HashMap::new();
+        let mut by_lower_case: HashMap<String, Vec<String>> = HashMap::new();
         for name in names {
-            by_lower_case.entry(name.to_lowercase()).or_insert_with(|| name.to_owned());
+            let spellings = by_lower_case.entry(name.to_lowercase()).or_default();
+            if spellings.len() < 4 && !spellings.iter().any(|spelling| spelling == name) {
+                spellings.push(name.to_owned());
+            }
         }
         vocabulary.by_lower_case = by_lower_case;
         vocabulary
@@ -334,6 +337,11 @@ impl Vocabulary<'_> {
     fn declared_after(&self, name: &str, index: usize) -> Option<usize> {
         let places = self.env.get(name)?;
         places.get(places.partition_point(|place| *place <= index)).copied()
+    }
+
+    /// A name that differs from `name` only by case.
+    fn other_spelling(&self, name: &str) -> Option<&String> {
+        self.by_lower_case.get(&name.to_lowercase())?.iter().find(|spelling| *spelling != name)
     }
 
     /// A name that differs from `name` by one or two letters. Searched a limited number of times only,
@@ -350,9 +358,10 @@ impl Vocabulary<'_> {
         }
         self.searches_left -= 1;
         let wanted = name.to_lowercase();
-        let near = |(lower, exact): (&String, &String)| {
+        let near = |(lower, spellings): (&String, &Vec<String>)| {
             let distance = distance_up_to(&wanted, lower, most)?;
-            Some((distance, exact.clone()))
+            let spelling = spellings.iter().find(|spelling| *spelling != name)?;
+            Some((distance, spelling.clone()))
         };
         self.by_lower_case.iter().filter_map(near).min().map(|(_, exact)| exact)
     }
