@@ -1,1 +1,198 @@
-//! The node agent: pod workers, volumes, env files, status, events, records
+//! The node agent: it knows the API only as a `kube::Client` and the runtime only as a CRI client, and makes the one follow
+//! the other.
+//!
+//! What is to be done with a pod is decided by the pure crate `lifecycle`; what is in a container's environment by the pure
+//! crate `environment`. This crate looks, acts, remembers and tells.
+//!
+//! # Tasks
+//!
+//! | task | owns | reads | tells |
+//! |---|---|---|---|
+//! | `watch_pods` | a watch | the API's pods of this node | `pods` |
+//! | `watch_sources` | two watches | ConfigMaps and Secrets | `pods` |
+//! | `watch_runtime` | a stream | the runtime's events | `pods` |
+//! | `pods` ([`pods::PodsTask`]) | the workers | its channel | workers' inboxes |
+//! | one worker a pod ([`worker::PodWorker`]) | that pod's memory | its inbox, the runtime | API, runtime, disk |
+//! | `keep_node` | the node's object | the runtime's status | the API |
+//! | `bind_unscheduled` | a watch | pods without a node | the API |
+//! | events ([`events`]) | counts of events | its channel | the API |
+//!
+//! All tasks end when the `shutdown` of [`spawn_kubelet`] does. Containers do not: the next agent adopts them.
+//!
+//! # Errors
+//!
+//! What concerns a pod is shown there: a waiting reason, an event, a status. What concerns the node is logged, and tried again.
+
+mod agent;
+mod binder;
+mod clock;
+mod config;
+mod container_config;
+mod downward;
+mod env_files;
+mod environment_record;
+mod environment_sources;
+mod events;
+mod files;
+mod http;
+mod images;
+mod inbox;
+mod labels;
+mod log_files;
+mod mounts;
+mod node;
+mod observe;
+mod pod_source;
+mod pod_store;
+mod pods;
+mod references;
+mod resources;
+mod runtime_calls;
+mod runtime_events;
+mod sandbox;
+mod security;
+mod start;
+mod status_writer;
+mod termination_message;
+mod volumes;
+mod worker;
+
+pub use config::KubeletConfig;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cri::v1;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::agent::{Agent, RuntimeVersion, SharedAgent};
+use crate::http::HttpInterface;
+use crate::pods::{PodsHandle, PodsTask};
+use crate::runtime_calls::{ImageCalls, RuntimeCalls};
+
+/// Why a node agent could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnKubeletError {
+    /// Its directory cannot be made.
+    #[error("the node agent's directory {path} cannot be made", path = .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A running node agent. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct KubeletHandle {
+    interface: HttpInterface,
+}
+
+impl KubeletHandle {
+    /// Serves the kubelet's HTTP interface on one connection, until it ends. Whoever holds the connection may ask everything:
+    /// let only the API server have one.
+    pub async fn serve_connection(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        self.interface.serve_connection(io).await;
+    }
+
+    /// Waits until all tasks have ended after the shutdown.
+    pub async fn stopped(&self) {
+        self.interface.agent.tasks.wait().await;
+    }
+}
+
+/// Starts a node agent on the current tokio runtime. It ends when `shutdown` does; its pods go on.
+///
+/// # Errors
+///
+/// [`SpawnKubeletError::Directory`] if its directory cannot be made. That API or runtime do not answer is no error: they are
+/// waited for.
+pub fn spawn_kubelet(
+    config: KubeletConfig,
+    client: kube::Client,
+    runtime: cri::RuntimeClient,
+    images: cri::ImageClient,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<KubeletHandle, SpawnKubeletError> {
+    files::create_dirs(&config.root_dir)
+        .map_err(|source| SpawnKubeletError::Directory { path: config.root_dir.clone(), source })?;
+    let tasks = TaskTracker::new();
+    let (recorder, record) = events::event_recorder(client.clone(), "kubelet", config.node_name.clone());
+    let agent: SharedAgent = Arc::new(Agent {
+        store: pod_store::PodStore::new(&config.root_dir),
+        capacity: node::machine_capacity(&config.root_dir),
+        runtime_version: OnceLock::new(),
+        events: recorder,
+        tasks: tasks.clone(),
+        runtime_changes: tokio::sync::watch::Sender::new(0),
+        client,
+        runtime: RuntimeCalls::new(runtime),
+        images: ImageCalls::new(images),
+        config,
+    });
+    let (pods, messages) = pods::pods_channel();
+    let stop = CancellationToken::new();
+    let until_stop = |future: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
+        let stop = stop.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = future => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    };
+    until_stop(Box::pin(record));
+    until_stop(Box::pin(PodsTask::new(agent.clone(), pods.clone()).run(messages)));
+    until_stop(Box::pin(work(agent.clone(), pods.clone())));
+    tasks.spawn(async move {
+        shutdown.await;
+        stop.cancel();
+    });
+    tasks.close();
+    Ok(KubeletHandle { interface: HttpInterface { agent, pods } })
+}
+
+/// Waits for the runtime, then does everything else.
+async fn work(agent: SharedAgent, pods: PodsHandle) {
+    let version = runtime_version(&agent).await;
+    // This task is the only one that sets it.
+    let _ = agent.runtime_version.set(version);
+    let binder = async {
+        if agent.config.bind_unscheduled {
+            let (events, record) = events::event_recorder(
+                agent.client.clone(),
+                "default-scheduler",
+                agent.config.node_name.clone(),
+            );
+            let bind = binder::bind_unscheduled(agent.client.clone(), agent.config.node_name.clone(), events);
+            tokio::join!(bind, record);
+        }
+    };
+    tokio::join!(
+        pod_source::watch_pods(agent.client.clone(), agent.config.node_name.clone(), pods.clone()),
+        pod_source::watch_sources(agent.client.clone(), pods.clone()),
+        runtime_events::watch_runtime(agent.clone(), pods.clone()),
+        node::keep_node(agent.clone()),
+        binder,
+    );
+}
+
+async fn runtime_version(agent: &SharedAgent) -> RuntimeVersion {
+    loop {
+        match agent.runtime.version(v1::VersionRequest::default()).await {
+            Ok(answer) => {
+                let answer = answer.into_inner();
+                return RuntimeVersion { name: answer.runtime_name, version: answer.runtime_version };
+            }
+            Err(status) => {
+                tracing::warn!(error = status.message(), "the container runtime does not answer");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}

@@ -230,8 +230,8 @@ impl PodMemory {
     fn note_lost(&mut self, pod: &Pod, runtime: &RuntimePod, now: Now) {
         let lost: Vec<StartRecord> = self
             .containers
-            .iter()
-            .filter_map(|(_, memory)| {
+            .values()
+            .filter_map(|memory| {
                 let started = memory.started.as_ref()?;
                 let ended = memory.exit.as_ref().is_some_and(|exit| exit.attempt >= started.attempt);
                 (!ended && runtime.container(&started.id).is_none()).then(|| started.clone())

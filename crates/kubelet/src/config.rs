@@ -1,0 +1,109 @@
+//! How a node agent is set up: everything that a command line or a test may choose.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use api::FeatureGates;
+
+/// The settings of one node agent.
+#[derive(Clone, Debug)]
+pub struct KubeletConfig {
+    /// Name of the node and of its object.
+    pub node_name: String,
+    /// Directory of the agent's state: pods, volumes, logs. Created with mode 0700.
+    pub root_dir: PathBuf,
+    /// The node's addresses, the primary one first.
+    pub addresses: Vec<String>,
+    /// Which optional behaviour is on.
+    pub feature_gates: FeatureGates,
+    /// How env files are read.
+    pub env_file_syntax: envfile::Syntax,
+    /// A container with an unresolved reference waits with `CreateContainerConfigError`.
+    pub strict_references: bool,
+    /// This is the only node: pods without a node are bound to it.
+    pub bind_unscheduled: bool,
+    /// Containers get the runtime's default seccomp profile unless they say otherwise.
+    pub seccomp_default: bool,
+    /// Domain of the cluster, for host names.
+    pub cluster_domain: String,
+    /// Addresses of the cluster's DNS; empty while there is none.
+    pub cluster_dns: Vec<String>,
+    /// How often the node's status is confirmed.
+    pub heartbeat: Duration,
+    /// How often a pod is looked at when nothing happens.
+    pub resync: Duration,
+}
+
+impl KubeletConfig {
+    /// Settings with defaults for a node of that name.
+    pub fn new(node_name: impl Into<String>, root_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            node_name: node_name.into(),
+            root_dir: root_dir.into(),
+            addresses: vec!["127.0.0.1".to_owned()],
+            feature_gates: FeatureGates::default(),
+            env_file_syntax: envfile::Syntax::default(),
+            strict_references: false,
+            bind_unscheduled: false,
+            seccomp_default: true,
+            cluster_domain: "cluster.local".to_owned(),
+            cluster_dns: Vec::new(),
+            heartbeat: Duration::from_secs(10),
+            resync: Duration::from_secs(60),
+        }
+    }
+
+    /// Where everything of one pod is kept.
+    pub(crate) fn pod_dirs(&self, uid: &str) -> PodDirs {
+        PodDirs::new(&self.root_dir, uid)
+    }
+
+    /// Directory of a pod's logs, as the runtime gets it.
+    pub(crate) fn log_dir(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        self.root_dir.join("logs").join(format!("{namespace}_{name}_{uid}"))
+    }
+}
+
+/// The directories and files of one pod.
+#[derive(Clone, Debug)]
+pub(crate) struct PodDirs {
+    root: PathBuf,
+}
+
+impl PodDirs {
+    pub(crate) fn new(root_dir: &Path, uid: &str) -> Self {
+        Self { root: root_dir.join("pods").join(uid) }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn state_file(&self) -> PathBuf {
+        self.root.join("state.json")
+    }
+
+    pub(crate) fn volumes(&self) -> PathBuf {
+        self.root.join("volumes")
+    }
+
+    pub(crate) fn volume(&self, name: &str) -> PathBuf {
+        self.volumes().join(name)
+    }
+
+    pub(crate) fn sub_paths(&self) -> PathBuf {
+        self.root.join("subpaths")
+    }
+
+    pub(crate) fn hosts_file(&self) -> PathBuf {
+        self.root.join("etc-hosts")
+    }
+
+    pub(crate) fn termination_message(&self, container: &str, attempt: u32) -> PathBuf {
+        self.root.join("containers").join(container).join(format!("{attempt}.termination"))
+    }
+
+    pub(crate) fn environment_record(&self, container: &str) -> PathBuf {
+        self.root.join("containers").join(container).join("environment.json")
+    }
+}

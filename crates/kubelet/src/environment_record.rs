@@ -1,0 +1,211 @@
+//! The record of what each started container got: made from the resolution and from what the runtime says it really gave
+//! the process, kept with the pod (0600), read back for whoever asks.
+
+use cri::v1;
+use environment::record::{ContainerRecord, OriginRecord, PodRecord, SourceKind, VariableRecord};
+use environment::{Reveal, RuntimeFacts, State, compose_process_environment};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
+use kube::Api;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::agent::Agent;
+use crate::container_config::ConfiguredContainer;
+use crate::files;
+use crate::images::PresentImage;
+use crate::sandbox;
+
+/// What is kept for one container: the record as everybody may see it, and with the values of Secrets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KeptRecord {
+    masked: ContainerRecord,
+    revealed: ContainerRecord,
+}
+
+/// Keeps the record of a container that has just been started. A record that cannot be kept does not stop the container.
+pub(crate) async fn save(
+    agent: &Agent,
+    pod: &Pod,
+    container: &Container,
+    id: &str,
+    image: &PresentImage,
+    configured: ConfiguredContainer,
+) {
+    let actual = process_environment(agent, id).await;
+    let Some(kept) = compose(agent, pod, container, image, &configured, actual.as_deref()) else {
+        return;
+    };
+    let dirs = agent.config.pod_dirs(pod.metadata.uid.as_deref().unwrap_or_default());
+    let text = serde_json::to_vec(&kept).expect("a record is plain JSON");
+    if let Err(error) = files::write_whole(&dirs.environment_record(&container.name), &text, 0o600) {
+        tracing::warn!(%error, container = container.name, "the record of the environment was not kept");
+    }
+}
+
+fn compose(
+    agent: &Agent,
+    pod: &Pod,
+    container: &Container,
+    image: &PresentImage,
+    configured: &ConfiguredContainer,
+    actual: Option<&[(String, String)]>,
+) -> Option<KeptRecord> {
+    let views = pod.spec.as_ref().map(environment::containers)?;
+    let view = views.iter().find(|view| view.name == container.name)?;
+    let facts = RuntimeFacts {
+        hostname: sandbox::hostname(agent, pod).ok().map(|name| name.kernel),
+        tty: view.tty,
+        home: None,
+    };
+    let image_env = image.config.as_ref().map(|config| config.env.as_slice()).unwrap_or_default();
+    let declared = configured.resolved.resolution.environment.clone();
+    let composed = compose_process_environment(&facts, image_env, declared);
+    let record = |reveal| ContainerRecord::new(view, &composed, &configured.resolved, reveal, |_| None);
+    let mut kept = KeptRecord { masked: record(Reveal::Nothing), revealed: record(Reveal::Secrets) };
+    if let Some(actual) = actual {
+        correct(&mut kept, actual);
+    }
+    Some(kept)
+}
+
+/// What the process really has wins over what should have been: order, names and values are those of the runtime. A variable
+/// that the resolution knows with that value keeps its origin; any other one is the runtime's own.
+fn correct(kept: &mut KeptRecord, actual: &[(String, String)]) {
+    let mut known: BTreeMap<String, (VariableRecord, VariableRecord)> = kept
+        .revealed
+        .environment
+        .drain(..)
+        .zip(kept.masked.environment.drain(..))
+        .map(|(revealed, masked)| (revealed.name.clone(), (revealed, masked)))
+        .collect();
+    for (name, value) in actual {
+        let (revealed, masked) = match known.remove(name) {
+            Some((revealed, masked)) if revealed.value.as_ref() == Some(value) => (revealed, masked),
+            Some(_) | None => {
+                let own = VariableRecord {
+                    name: name.clone(),
+                    value: Some(value.clone()),
+                    display: value.clone(),
+                    state: State::Known,
+                    origin: OriginRecord::Runtime,
+                    references: Vec::new(),
+                    shadowed: Vec::new(),
+                    stale: false,
+                };
+                (own.clone(), own)
+            }
+        };
+        kept.revealed.environment.push(revealed);
+        kept.masked.environment.push(masked);
+    }
+}
+
+/// The environment that the runtime gave the process, in order; `None` if it does not say.
+async fn process_environment(agent: &Agent, id: &str) -> Option<Vec<(String, String)>> {
+    let request = v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
+    let answer = agent.runtime.container_status(request).await.ok()?.into_inner();
+    let info: serde_json::Value = serde_json::from_str(answer.info.get("info")?).ok()?;
+    let list = info.pointer("/runtimeSpec/process/env")?.as_array()?;
+    Some(
+        list.iter()
+            .filter_map(|text| text.as_str()?.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    )
+}
+
+/// Whose record is read, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordRequest<'a> {
+    pub(crate) pod: &'a Pod,
+    /// One container only.
+    pub(crate) container: Option<&'a str>,
+    /// Values of Secrets in the clear.
+    pub(crate) show_secrets: bool,
+}
+
+/// The records of a pod's containers that were started, in the order of the specification. Variables whose source has changed
+/// since are marked.
+pub(crate) async fn read(agent: &Agent, request: &RecordRequest<'_>) -> PodRecord {
+    let pod = request.pod;
+    let dirs = agent.config.pod_dirs(pod.metadata.uid.as_deref().unwrap_or_default());
+    let mut containers = Vec::new();
+    for container in lifecycle::pod_containers(pod) {
+        if request.container.is_some_and(|name| name != container.name()) {
+            continue;
+        }
+        let Ok(text) = std::fs::read(dirs.environment_record(container.name())) else {
+            continue;
+        };
+        match serde_json::from_slice::<KeptRecord>(&text) {
+            Ok(kept) => containers.push(if request.show_secrets { kept.revealed } else { kept.masked }),
+            Err(error) => {
+                tracing::warn!(%error, container = container.name(), "the record of the environment is damaged");
+            }
+        }
+    }
+    let versions = current_versions(agent, pod, &containers).await;
+    for container in &mut containers {
+        container.mark_stale(|kind, name| versions.get(&(is_secret(kind), name.to_owned())).cloned().flatten());
+    }
+    PodRecord {
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        source: None,
+        containers,
+    }
+}
+
+fn is_secret(kind: SourceKind) -> bool {
+    match kind {
+        SourceKind::ConfigMap => false,
+        SourceKind::Secret => true,
+    }
+}
+
+/// Resource versions as they are now, of all objects that the records name. One that cannot be read counts as unchanged, so
+/// that an API server that is away does not make everything look stale.
+async fn current_versions(
+    agent: &Agent,
+    pod: &Pod,
+    containers: &[ContainerRecord],
+) -> BTreeMap<(bool, String), Option<String>> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+    let config_maps: Api<ConfigMap> = Api::namespaced(agent.client.clone(), namespace);
+    let secrets: Api<Secret> = Api::namespaced(agent.client.clone(), namespace);
+    let mut versions = BTreeMap::new();
+    for variable in containers.iter().flat_map(|container| &container.environment) {
+        let (kind, name, version) = match &variable.origin {
+            OriginRecord::EnvFrom { source, name, resource_version, .. } => (*source, name, resource_version),
+            OriginRecord::ConfigMapKeyRef { name, resource_version, .. } => {
+                (SourceKind::ConfigMap, name, resource_version)
+            }
+            OriginRecord::SecretKeyRef { name, resource_version, .. } => {
+                (SourceKind::Secret, name, resource_version)
+            }
+            OriginRecord::Runtime
+            | OriginRecord::Image
+            | OriginRecord::Service { .. }
+            | OriginRecord::Value { .. }
+            | OriginRecord::FieldRef { .. }
+            | OriginRecord::ResourceFieldRef { .. }
+            | OriginRecord::FileKeyRef { .. } => continue,
+        };
+        let key = (is_secret(kind), name.clone());
+        if versions.contains_key(&key) {
+            continue;
+        }
+        let current = match kind {
+            SourceKind::ConfigMap => {
+                config_maps.get_opt(name).await.map(|object| object.map(|object| object.metadata))
+            }
+            SourceKind::Secret => secrets.get_opt(name).await.map(|object| object.map(|object| object.metadata)),
+        };
+        let current = match current {
+            Ok(metadata) => metadata.and_then(|metadata| metadata.resource_version),
+            Err(_) => version.clone(),
+        };
+        versions.insert(key, current);
+    }
+    versions
+}

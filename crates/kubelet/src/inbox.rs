@@ -1,0 +1,104 @@
+//! What a pod's worker is told. Messages do not queue up: each one changes what is wanted, and the worker sees the latest.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::Notify;
+
+/// What has happened since the worker last looked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct News {
+    /// A newer object.
+    pub(crate) pod: Option<Arc<Pod>>,
+    /// The object is gone from the API.
+    pub(crate) vanished: bool,
+    /// A ConfigMap, Secret or Service has changed: volumes are refreshed, failed starts tried again.
+    pub(crate) sources_changed: bool,
+    /// Stops of containers that the runtime did not carry out, by its identifier.
+    pub(crate) failed_stops: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct InboxState {
+    news: News,
+    /// The pod is to stop: pulls are given up.
+    stopping: bool,
+}
+
+/// The worker's letter box. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inbox {
+    state: Arc<Mutex<InboxState>>,
+    changed: Arc<Notify>,
+    stop: Arc<Notify>,
+}
+
+impl Inbox {
+    fn with<T>(&self, change: impl FnOnce(&mut InboxState) -> T) -> T {
+        // A panic while the lock is held can only come from here, and nothing here panics.
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A newer object.
+    pub(crate) fn put_pod(&self, pod: Arc<Pod>) {
+        let stopping = pod.metadata.deletion_timestamp.is_some();
+        self.with(|state| {
+            state.news.pod = Some(pod);
+            state.stopping |= stopping;
+        });
+        if stopping {
+            self.stop.notify_waiters();
+        }
+        self.changed.notify_one();
+    }
+
+    /// The object is gone.
+    pub(crate) fn put_vanished(&self) {
+        self.with(|state| {
+            state.news.vanished = true;
+            state.stopping = true;
+        });
+        self.stop.notify_waiters();
+        self.changed.notify_one();
+    }
+
+    /// Something that the pod's containers or volumes are made from has changed.
+    pub(crate) fn put_sources_changed(&self) {
+        self.with(|state| state.news.sources_changed = true);
+        self.changed.notify_one();
+    }
+
+    /// The runtime did not stop a container.
+    pub(crate) fn put_failed_stop(&self, id: String) {
+        self.with(|state| state.news.failed_stops.push(id));
+        self.changed.notify_one();
+    }
+
+    /// Something has happened in the runtime.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Takes out what has happened.
+    pub(crate) fn take(&self) -> News {
+        self.with(|state| std::mem::take(&mut state.news))
+    }
+
+    /// Waits until something happens.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Waits until the pod is to stop.
+    pub(crate) async fn stop_wanted(&self) {
+        loop {
+            let wanted = self.stop.notified();
+            tokio::pin!(wanted);
+            wanted.as_mut().enable();
+            if self.with(|state| state.stopping) {
+                return;
+            }
+            wanted.await;
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The pods of this node: one task that hands what happens to the worker it concerns, and makes workers when they are needed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use cri::v1;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use tokio::sync::{mpsc, oneshot};
+
+use api::reasons::event;
+
+use crate::agent::SharedAgent;
+use crate::clock;
+use crate::events::EventType;
+use crate::inbox::Inbox;
+use crate::labels;
+use crate::pod_store::{LoadPodError, SavedPod};
+use crate::references::{SourceKind, referenced_sources};
+use crate::status_writer::delete_finally;
+use crate::worker::{PodWorker, WorkerStart};
+
+/// What the task is told.
+#[derive(Debug)]
+pub(crate) enum PodsMessage {
+    /// A pod of this node exists, new or changed.
+    Seen(Arc<Pod>),
+    /// A pod does not exist any more.
+    Gone {
+        /// Its UID.
+        uid: String,
+    },
+    /// These are all pods of this node; what is not among them is gone.
+    Listed {
+        /// Their UIDs.
+        uids: BTreeSet<String>,
+    },
+    /// Something has happened in the runtime.
+    RuntimeChanged {
+        /// Which pod it is about, if the runtime said so.
+        uid: Option<String>,
+    },
+    /// A ConfigMap or Secret has changed.
+    SourceChanged {
+        /// Its kind.
+        kind: SourceKind,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A worker has ended.
+    Ended {
+        /// Its pod.
+        uid: String,
+    },
+    /// Somebody looks for a pod.
+    Find {
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+        /// Where the answer goes.
+        answer: oneshot::Sender<Option<Arc<Pod>>>,
+    },
+    /// Somebody wants all pods.
+    List {
+        /// Where the answer goes.
+        answer: oneshot::Sender<Vec<Arc<Pod>>>,
+    },
+}
+
+/// Talks to the task. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct PodsHandle {
+    messages: mpsc::UnboundedSender<PodsMessage>,
+}
+
+impl PodsHandle {
+    /// Tells the task something. After the agent has ended nobody listens.
+    pub(crate) fn tell(&self, message: PodsMessage) {
+        let _ = self.messages.send(message);
+    }
+
+    /// The pod of that name on this node.
+    pub(crate) async fn find(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        let (answer, found) = oneshot::channel();
+        self.tell(PodsMessage::Find { namespace: namespace.to_owned(), name: name.to_owned(), answer });
+        found.await.ok().flatten()
+    }
+
+    /// All pods of this node.
+    pub(crate) async fn list(&self) -> Vec<Arc<Pod>> {
+        let (answer, list) = oneshot::channel();
+        self.tell(PodsMessage::List { answer });
+        list.await.unwrap_or_default()
+    }
+}
+
+/// Makes the channel to the task.
+pub(crate) fn pods_channel() -> (PodsHandle, mpsc::UnboundedReceiver<PodsMessage>) {
+    let (messages, inbox) = mpsc::unbounded_channel();
+    (PodsHandle { messages }, inbox)
+}
+
+enum Worker {
+    /// It works.
+    Running { inbox: Inbox, task: tokio_util::sync::DropGuard },
+    /// Nothing is left of the pod here; the object may stay for its finalizers.
+    Ended,
+}
+
+/// The task's state.
+pub(crate) struct PodsTask {
+    agent: SharedAgent,
+    handle: PodsHandle,
+    workers: HashMap<String, Worker>,
+    pods: BTreeMap<String, Arc<Pod>>,
+    adopted: bool,
+}
+
+impl PodsTask {
+    pub(crate) fn new(agent: SharedAgent, handle: PodsHandle) -> Self {
+        Self { agent, handle, workers: HashMap::new(), pods: BTreeMap::new(), adopted: false }
+    }
+
+    /// Works until the agent ends. Workers end with it; containers go on.
+    pub(crate) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<PodsMessage>) {
+        while let Some(message) = messages.recv().await {
+            match message {
+                PodsMessage::Seen(pod) => self.seen(pod),
+                PodsMessage::Gone { uid } => self.gone(&uid),
+                PodsMessage::Listed { uids } => self.listed(&uids).await,
+                PodsMessage::RuntimeChanged { uid } => self.runtime_changed(uid.as_deref()),
+                PodsMessage::SourceChanged { kind, namespace, name } => {
+                    self.source_changed(kind, &namespace, &name);
+                }
+                PodsMessage::Ended { uid } => self.ended(&uid),
+                PodsMessage::Find { namespace, name, answer } => {
+                    let _ = answer.send(self.find(&namespace, &name));
+                }
+                PodsMessage::List { answer } => {
+                    let _ = answer.send(self.pods.values().cloned().collect());
+                }
+            }
+        }
+    }
+
+    fn find(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        let named = |pod: &&Arc<Pod>| {
+            pod.metadata.namespace.as_deref() == Some(namespace) && pod.metadata.name.as_deref() == Some(name)
+        };
+        // A pod that has vanished may still be stopping beside its successor: the successor is the one that is meant.
+        let mut found: Vec<&Arc<Pod>> = self.pods.values().filter(named).collect();
+        found.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
+        found.last().map(|pod| Arc::clone(pod))
+    }
+
+    fn seen(&mut self, pod: Arc<Pod>) {
+        let Some(uid) = pod.metadata.uid.clone() else {
+            return;
+        };
+        self.pods.insert(uid.clone(), pod.clone());
+        match self.workers.get(&uid) {
+            Some(Worker::Running { inbox, .. }) => inbox.put_pod(pod),
+            Some(Worker::Ended) => {}
+            None => self.begin(&uid, pod),
+        }
+    }
+
+    /// Makes a worker for a pod of the API.
+    fn begin(&mut self, uid: &str, pod: Arc<Pod>) {
+        let saved = self.load(uid, &pod);
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let ended = matches!(phase, Some("Succeeded" | "Failed"));
+        if saved.is_none() && ended {
+            // It ended before this agent knew it, and nothing of it is here.
+            self.workers.insert(uid.to_owned(), Worker::Ended);
+            if pod.metadata.deletion_timestamp.is_some() {
+                let agent = self.agent.clone();
+                self.agent.tasks.spawn(async move {
+                    if let Err(error) = delete_finally(&agent.client, &pod).await {
+                        tracing::warn!(%error, "an ended pod could not be deleted");
+                    }
+                });
+            }
+            return;
+        }
+        let memory = saved.map(|saved| saved.memory).unwrap_or_default();
+        self.spawn(uid, WorkerStart { pod, memory }, false);
+    }
+
+    fn load(&self, uid: &str, pod: &Pod) -> Option<SavedPod> {
+        match self.agent.store.load(uid) {
+            Ok(saved) => saved.map(|mut saved| {
+                // Stops that were under way ended with the agent that ordered them.
+                saved.memory.stopping.clear();
+                saved
+            }),
+            Err(error @ LoadPodError::Damaged(_)) => {
+                self.agent.pod_event(pod, EventType::Warning, event::STATE_QUARANTINED, error.to_string());
+                Some(SavedPod { pod: pod.clone(), ..SavedPod::default() })
+            }
+            Err(error @ LoadPodError::Unreadable(_)) => {
+                tracing::warn!(uid, %error, "the pod begins without what was remembered");
+                None
+            }
+        }
+    }
+
+    fn spawn(&mut self, uid: &str, start: WorkerStart, vanished: bool) {
+        let inbox = Inbox::default();
+        inbox.put_pod(start.pod.clone());
+        if vanished {
+            inbox.put_vanished();
+        }
+        let worker = PodWorker::new(self.agent.clone(), inbox.clone(), uid.to_owned(), start);
+        let stop = tokio_util::sync::CancellationToken::new();
+        let (handle, stopped, ended) = (self.handle.clone(), stop.clone(), uid.to_owned());
+        self.agent.tasks.spawn(async move {
+            // The worker ends at its next await when the agent ends: containers go on, and the next agent adopts them.
+            tokio::select! {
+                () = worker.run() => handle.tell(PodsMessage::Ended { uid: ended }),
+                () = stopped.cancelled() => {}
+            }
+        });
+        self.workers.insert(uid.to_owned(), Worker::Running { inbox, task: stop.drop_guard() });
+    }
+
+    fn gone(&mut self, uid: &str) {
+        match self.workers.get(uid) {
+            Some(Worker::Running { inbox, .. }) => inbox.put_vanished(),
+            Some(Worker::Ended) => {
+                self.workers.remove(uid);
+                self.pods.remove(uid);
+            }
+            None => {
+                self.pods.remove(uid);
+            }
+        }
+    }
+
+    fn ended(&mut self, uid: &str) {
+        if let Some(worker) = self.workers.insert(uid.to_owned(), Worker::Ended)
+            && let Worker::Running { task, .. } = worker
+        {
+            task.disarm();
+        }
+        // If the API still has the object, its deletion will come; if not, it has come already.
+        let in_api = self.pods.contains_key(uid);
+        if !in_api {
+            self.workers.remove(uid);
+        }
+    }
+
+    async fn listed(&mut self, uids: &BTreeSet<String>) {
+        let missing: Vec<String> = self.pods.keys().filter(|uid| !uids.contains(*uid)).cloned().collect();
+        for uid in missing {
+            self.gone(&uid);
+        }
+        if !std::mem::replace(&mut self.adopted, true) {
+            self.adopt_orphans(uids).await;
+        }
+    }
+
+    /// Pods that only the disk or the runtime know: they were deleted while no agent ran. They are stopped with their grace.
+    async fn adopt_orphans(&mut self, uids: &BTreeSet<String>) {
+        let mut orphans: BTreeMap<String, Option<Pod>> = BTreeMap::new();
+        for uid in self.agent.store.known_uids() {
+            orphans.insert(uid, None);
+        }
+        let request = v1::ListPodSandboxRequest::default();
+        match self.agent.runtime.list_pod_sandbox(request).await {
+            Ok(answer) => {
+                for sandbox in answer.into_inner().items {
+                    if let Some(pod) = pod_of_sandbox(&sandbox) {
+                        orphans.insert(pod.metadata.uid.clone().unwrap_or_default(), Some(pod));
+                    }
+                }
+            }
+            Err(status) => {
+                tracing::warn!(error = status.message(), "orphaned sandboxes cannot be listed");
+            }
+        }
+        for (uid, from_runtime) in orphans {
+            if uids.contains(&uid) || self.workers.contains_key(&uid) {
+                continue;
+            }
+            let placeholder = from_runtime.clone().unwrap_or_default();
+            let saved = self.load(&uid, &placeholder);
+            let (pod, memory) = match (saved, from_runtime) {
+                (Some(saved), _) if saved.pod.metadata.uid.is_some() => (saved.pod, saved.memory),
+                (saved, Some(pod)) => (pod, saved.map(|saved| saved.memory).unwrap_or_default()),
+                (_, None) => {
+                    // A directory without state and without containers: only what was mounted in it is left.
+                    self.clear_directory(uid);
+                    continue;
+                }
+            };
+            tracing::info!(uid, "stopping a pod that was deleted while the node agent was away");
+            self.spawn(&uid, WorkerStart { pod: Arc::new(pod), memory }, true);
+        }
+    }
+
+    fn clear_directory(&self, uid: String) {
+        let agent = self.agent.clone();
+        self.agent.tasks.spawn_blocking(move || {
+            let dirs = agent.config.pod_dirs(&uid);
+            let cleared = crate::volumes::tear_down(&dirs).and_then(|()| agent.store.remove(&uid));
+            if let Err(error) = cleared {
+                tracing::warn!(uid, %error, "the directory of a forgotten pod cannot be removed");
+            }
+        });
+    }
+
+    fn runtime_changed(&self, uid: Option<&str>) {
+        self.agent.note_runtime_change();
+        for (key, worker) in &self.workers {
+            if uid.is_none_or(|uid| uid == key)
+                && let Worker::Running { inbox, .. } = worker
+            {
+                inbox.wake();
+            }
+        }
+    }
+
+    fn source_changed(&self, kind: SourceKind, namespace: &str, name: &str) {
+        let key = (kind, name.to_owned());
+        for (uid, pod) in &self.pods {
+            if pod.metadata.namespace.as_deref() == Some(namespace)
+                && let Some(Worker::Running { inbox, .. }) = self.workers.get(uid)
+                && referenced_sources(pod).contains(&key)
+            {
+                inbox.put_sources_changed();
+            }
+        }
+    }
+}
+
+/// As much of a pod as its sandbox tells: enough to stop it.
+fn pod_of_sandbox(sandbox: &v1::PodSandbox) -> Option<Pod> {
+    let label = |name: &str| sandbox.labels.get(name).cloned();
+    let uid = label(labels::POD_UID)?;
+    let mut pod = Pod::default();
+    pod.metadata.uid = Some(uid);
+    pod.metadata.name = label(labels::POD_NAME);
+    pod.metadata.namespace = label(labels::POD_NAMESPACE);
+    pod.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        clock::from_nanos(sandbox.created_at).unwrap_or_default(),
+    ));
+    pod.spec = Some(PodSpec { containers: Vec::<Container>::new(), ..PodSpec::default() });
+    Some(pod)
+}

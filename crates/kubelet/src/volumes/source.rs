@@ -1,0 +1,207 @@
+//! Fetches what the volumes of a pod hold, from the API.
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Pod, ProjectedVolumeSource, Secret, ServiceAccount, ServiceAccountTokenProjection, Volume,
+    VolumeProjection,
+};
+use kube::Api;
+use kube::api::PostParams;
+use std::path::PathBuf;
+
+use environment::SecretBytes;
+use quantity::Quantity;
+
+use super::payload::{KeySelection, Payload, mode_of};
+use super::{EmptyDirMedium, PreparedVolume, VolumeContent, VolumeError};
+use crate::downward::Allocatable;
+
+/// The mode of files whose volume names none.
+const DEFAULT_MODE: u32 = 0o644;
+
+/// Fetches the content of all volumes.
+///
+/// # Errors
+///
+/// The first volume that fails, by name.
+pub(crate) async fn fetch_volumes(
+    client: &kube::Client,
+    pod: &Pod,
+    allocatable: &Allocatable,
+) -> Result<Vec<PreparedVolume>, (String, VolumeError)> {
+    let mut prepared = Vec::new();
+    let source = VolumeSources {
+        client,
+        pod,
+        allocatable,
+        namespace: pod.metadata.namespace.as_deref().unwrap_or("default"),
+    };
+    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        let content = source.content(volume).await.map_err(|error| (volume.name.clone(), error))?;
+        prepared.push(PreparedVolume { name: volume.name.clone(), content });
+    }
+    Ok(prepared)
+}
+
+struct VolumeSources<'a> {
+    client: &'a kube::Client,
+    pod: &'a Pod,
+    allocatable: &'a Allocatable,
+    namespace: &'a str,
+}
+
+impl VolumeSources<'_> {
+    async fn content(&self, volume: &Volume) -> Result<VolumeContent, VolumeError> {
+        if let Some(source) = &volume.config_map {
+            let mut payload = Payload::default();
+            let config_map = self.config_map(&source.name).await?;
+            let selection = KeySelection {
+                items: source.items.as_deref(),
+                default_mode: mode_of(source.default_mode, DEFAULT_MODE),
+                optional: source.optional.unwrap_or(false),
+            };
+            payload.add_config_map(&source.name, config_map.as_ref(), selection)?;
+            return Ok(VolumeContent::Files { payload, in_memory: false });
+        }
+        if let Some(source) = &volume.secret {
+            let mut payload = Payload::default();
+            let name = source.secret_name.as_deref().unwrap_or_default();
+            let secret = self.secret(name).await?;
+            let selection = KeySelection {
+                items: source.items.as_deref(),
+                default_mode: mode_of(source.default_mode, DEFAULT_MODE),
+                optional: source.optional.unwrap_or(false),
+            };
+            payload.add_secret(name, secret.as_ref(), selection)?;
+            return Ok(VolumeContent::Files { payload, in_memory: true });
+        }
+        if let Some(source) = &volume.downward_api {
+            let mut payload = Payload::default();
+            let mode = mode_of(source.default_mode, DEFAULT_MODE);
+            let items = source.items.as_deref().unwrap_or_default();
+            payload.add_downward(self.pod, self.allocatable, items, mode)?;
+            return Ok(VolumeContent::Files { payload, in_memory: false });
+        }
+        if let Some(source) = &volume.projected {
+            let payload = self.projected(source).await?;
+            return Ok(VolumeContent::Files { payload, in_memory: true });
+        }
+        if let Some(source) = &volume.host_path {
+            return Ok(VolumeContent::HostPath {
+                path: PathBuf::from(&source.path),
+                type_: source.type_.clone().unwrap_or_default(),
+            });
+        }
+        if let Some(source) = &volume.empty_dir {
+            let medium = match source.medium.as_deref() {
+                None | Some("") => EmptyDirMedium::Disk,
+                Some("Memory") => EmptyDirMedium::Memory,
+                Some(_) => return Err(VolumeError::Unsupported),
+            };
+            let size_limit = source
+                .size_limit
+                .as_ref()
+                .and_then(|limit| Quantity::parse(&limit.0).ok())
+                .and_then(|limit| u64::try_from(limit.units()).ok())
+                .filter(|limit| *limit > 0);
+            return Ok(VolumeContent::EmptyDir { medium, size_limit });
+        }
+        Err(VolumeError::Unsupported)
+    }
+
+    async fn projected(&self, source: &ProjectedVolumeSource) -> Result<Payload, VolumeError> {
+        let default_mode = mode_of(source.default_mode, DEFAULT_MODE);
+        let mut payload = Payload::default();
+        for projection in source.sources.iter().flatten() {
+            self.project(projection, default_mode, &mut payload).await?;
+        }
+        Ok(payload)
+    }
+
+    async fn project(
+        &self,
+        projection: &VolumeProjection,
+        default_mode: u32,
+        payload: &mut Payload,
+    ) -> Result<(), VolumeError> {
+        if let Some(source) = &projection.config_map {
+            let config_map = self.config_map(&source.name).await?;
+            let selection = KeySelection {
+                items: source.items.as_deref(),
+                default_mode,
+                optional: source.optional.unwrap_or(false),
+            };
+            payload.add_config_map(&source.name, config_map.as_ref(), selection)?;
+        }
+        if let Some(source) = &projection.secret {
+            let secret = self.secret(&source.name).await?;
+            let selection = KeySelection {
+                items: source.items.as_deref(),
+                default_mode,
+                optional: source.optional.unwrap_or(false),
+            };
+            payload.add_secret(&source.name, secret.as_ref(), selection)?;
+        }
+        if let Some(source) = &projection.downward_api {
+            let items = source.items.as_deref().unwrap_or_default();
+            payload.add_downward(self.pod, self.allocatable, items, default_mode)?;
+        }
+        if let Some(source) = &projection.service_account_token
+            && let Some(token) = self.token(source).await?
+        {
+            payload.insert(&source.path, SecretBytes::new(token.into_bytes()), default_mode)?;
+        }
+        if projection.cluster_trust_bundle.is_some() || projection.pod_certificate.is_some() {
+            return Err(VolumeError::Unsupported);
+        }
+        Ok(())
+    }
+
+    /// A token of the pod's service account; `None` when the API server issues none. Then the file is left out: a made-up
+    /// token would only fail later and in a stranger place.
+    async fn token(&self, source: &ServiceAccountTokenProjection) -> Result<Option<String>, VolumeError> {
+        let spec = self.pod.spec.as_ref();
+        let account = spec.and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                audiences: source.audience.clone().map(|audience| vec![audience]),
+                expiration_seconds: source.expiration_seconds,
+                bound_object_ref: Some(k8s_openapi::api::authentication::v1::BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Pod".to_owned()),
+                    name: self.pod.metadata.name.clone(),
+                    uid: self.pod.metadata.uid.clone(),
+                }),
+            }),
+            ..TokenRequest::default()
+        };
+        match accounts.create_token_request(account, &PostParams::default(), &request).await {
+            Ok(answer) => Ok(answer.status.and_then(|status| status.token)),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405 | 501) => Ok(None),
+            Err(error) => Err(VolumeError::Fetch {
+                kind: "token of service account",
+                name: account.to_owned(),
+                message: error.to_string(),
+            }),
+        }
+    }
+
+    async fn config_map(&self, name: &str) -> Result<Option<ConfigMap>, VolumeError> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
+        api.get_opt(name).await.map_err(|error| VolumeError::Fetch {
+            kind: "configmap",
+            name: name.to_owned(),
+            message: error.to_string(),
+        })
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Secret>, VolumeError> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), self.namespace);
+        api.get_opt(name).await.map_err(|error| VolumeError::Fetch {
+            kind: "secret",
+            name: name.to_owned(),
+            message: error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,307 @@
+//! One worker a pod, alone in changing that pod:
+//!
+//! ```text
+//!   news --> look at the runtime --> remember --> plan --> write status --> act --+
+//!    ^                                                                           |
+//!    +------------- something happened, or a timer of the plan ended ------------+
+//! ```
+//!
+//! The plan decides; the worker looks, remembers and acts. A panic in one turn is caught, told by an event, and the turn
+//! repeated after a pause; other pods do not notice.
+
+mod actions;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri::v1;
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use lifecycle::{Action, Health, PodMemory, PodView, RuntimePod};
+
+use api::reasons::event;
+
+use crate::agent::SharedAgent;
+use crate::clock;
+use crate::events::EventType;
+use crate::inbox::Inbox;
+use crate::labels;
+use crate::observe::observe_pod;
+use crate::status_writer::{StatusChange, StatusWritten, write_status};
+
+/// The longest pause after failed turns.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Why a turn could not be finished.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TurnError {
+    /// The runtime did not answer.
+    #[error("the container runtime does not answer: {}", .0.message())]
+    Runtime(#[from] tonic::Status),
+    /// The API server did not answer.
+    #[error("the API server does not answer: {0}")]
+    Api(#[from] kube::Error),
+    /// The file system refused.
+    #[error("{action}: {source}")]
+    FileSystem {
+        /// What was done.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// What follows a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Another turn at once: something was done.
+    Again,
+    /// Another turn when something happens, or after this time.
+    After(Duration),
+    /// Nothing is left of the pod.
+    Gone,
+}
+
+/// What a worker begins with.
+#[derive(Debug)]
+pub(crate) struct WorkerStart {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) memory: PodMemory,
+}
+
+/// The state of one pod's worker.
+pub(crate) struct PodWorker {
+    agent: SharedAgent,
+    inbox: Inbox,
+    uid: String,
+    pod: Arc<Pod>,
+    memory: PodMemory,
+    health: Health,
+    /// What was last seen in the runtime.
+    runtime: RuntimePod,
+    /// The sandbox's configuration, which each of its containers is created with.
+    sandbox: Option<v1::PodSandboxConfig>,
+    /// Volumes were set up by this process, or found whole.
+    volumes_ready: bool,
+    /// The state file as it was last written.
+    saved: String,
+    /// The status as it was last written.
+    written: Option<PodStatus>,
+    /// Back-offs that were told already: container and the attempt that waits.
+    announced: Vec<(String, u32)>,
+    /// What a cleanup failed with, told once.
+    told_failure: Option<String>,
+}
+
+impl PodWorker {
+    pub(crate) fn new(agent: SharedAgent, inbox: Inbox, uid: String, start: WorkerStart) -> Self {
+        Self {
+            agent,
+            inbox,
+            uid,
+            pod: start.pod,
+            memory: start.memory,
+            health: Health::new(),
+            runtime: RuntimePod::default(),
+            sandbox: None,
+            volumes_ready: false,
+            saved: String::new(),
+            written: None,
+            announced: Vec::new(),
+            told_failure: None,
+        }
+    }
+
+    /// Works until nothing is left of the pod.
+    pub(crate) async fn run(mut self) {
+        let mut failures = 0_u32;
+        loop {
+            let next = match AssertUnwindSafe(self.turn()).catch_unwind().await {
+                Ok(Ok(next)) => {
+                    failures = 0;
+                    next
+                }
+                Ok(Err(error)) => {
+                    failures = failures.saturating_add(1);
+                    tracing::warn!(pod = self.name(), %error, "the pod could not be synced");
+                    Next::After(pause(failures))
+                }
+                Err(_) => {
+                    failures = failures.saturating_add(1);
+                    let message = "error determining status: the node agent met an internal error; it tries again";
+                    self.agent.pod_event(&self.pod, EventType::Warning, event::FAILED_SYNC, message);
+                    tracing::error!(pod = self.name(), "panic while the pod was synced");
+                    Next::After(pause(failures))
+                }
+            };
+            match next {
+                Next::Again => tokio::task::yield_now().await,
+                Next::After(time) => {
+                    tokio::select! {
+                        () = self.inbox.changed() => {}
+                        () = tokio::time::sleep(time) => {}
+                    }
+                }
+                Next::Gone => return,
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.pod.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    async fn turn(&mut self) -> Result<Next, TurnError> {
+        self.read_news().await;
+        self.look().await?;
+        let now = clock::now();
+        self.memory.note_accepted(now);
+        if self.memory.note_deadline(&self.pod, &self.runtime, now) {
+            self.agent.pod_event(
+                &self.pod,
+                EventType::Normal,
+                event::DEADLINE_EXCEEDED,
+                lifecycle::reasons::DEADLINE_EXCEEDED_MESSAGE,
+            );
+        }
+        self.save();
+        let plan = lifecycle::plan(self.view());
+        // Before a pod is forgotten its last status is written there, after its events.
+        if !plan.actions.contains(&Action::Forget) {
+            self.show_status().await?;
+        }
+        let mut acted = false;
+        for action in &plan.actions {
+            match self.act(action).await? {
+                actions::Acted::Done => acted = true,
+                actions::Acted::Nothing => {}
+                actions::Acted::Gone => return Ok(Next::Gone),
+            }
+            self.save();
+        }
+        if acted {
+            return Ok(Next::Again);
+        }
+        Ok(Next::After(self.pause_until(plan.wake_at)))
+    }
+
+    fn pause_until(&self, wake_at: Option<lifecycle::BootTime>) -> Duration {
+        let resync = self.agent.config.resync;
+        let Some(wake_at) = wake_at else {
+            return resync;
+        };
+        let left = wake_at.millis_since(clock::now().boot);
+        // One millisecond more, so that the timer has really ended when the clock is read again.
+        Duration::from_millis(left + 1).min(resync)
+    }
+
+    /// Takes in what has happened.
+    async fn read_news(&mut self) {
+        let news = self.inbox.take();
+        if let Some(pod) = news.pod {
+            let metadata_changed = self.pod.metadata.labels != pod.metadata.labels
+                || self.pod.metadata.annotations != pod.metadata.annotations;
+            if metadata_changed || self.pod.spec != pod.spec {
+                self.memory.retry_failed_starts();
+                self.volumes_ready = false;
+            }
+            self.pod = pod;
+        }
+        if news.sources_changed {
+            self.memory.retry_failed_starts();
+            self.volumes_ready = false;
+        }
+        for id in news.failed_stops {
+            self.memory.stopping.remove(&id);
+        }
+        self.memory.note_object(&self.pod, news.vanished, clock::now());
+    }
+
+    /// Looks at the runtime and remembers what ended.
+    async fn look(&mut self) -> Result<(), TurnError> {
+        let mut runtime = observe_pod(&self.agent.runtime, &self.uid, &self.memory).await?;
+        self.read_termination_messages(&mut runtime);
+        self.memory.note_observed(&self.pod, &runtime, clock::now());
+        self.runtime = runtime;
+        if !self.volumes_ready && self.memory.stop.is_none() && self.runtime.ready_sandbox().is_some() {
+            // The agent was restarted, or a source has changed.
+            self.set_up_volumes().await;
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> PodView<'_> {
+        PodView {
+            pod: &self.pod,
+            runtime: &self.runtime,
+            memory: &self.memory,
+            health: &self.health,
+            spec_hash: labels::container_hash,
+            now: clock::now(),
+        }
+    }
+
+    /// Writes the state file if it has to change. A full disk does not stop the pod: what is lost is what a restart of the
+    /// agent would have known.
+    fn save(&mut self) {
+        let text = self.agent.store.render(&self.pod, &self.memory);
+        if text == self.saved {
+            return;
+        }
+        match self.agent.store.write(&self.uid, &text) {
+            Ok(()) => self.saved = text,
+            Err(error) => tracing::warn!(pod = self.name(), %error, "the state of the pod was not saved"),
+        }
+    }
+
+    /// Writes the status if it has changed.
+    async fn show_status(&mut self) -> Result<(), TurnError> {
+        if self.memory.vanished {
+            return Ok(());
+        }
+        let pod = self.pod_with_written_conditions();
+        let view = PodView { pod: &pod, ..self.view() };
+        let mut status = lifecycle::status(&view, &self.agent.node_identity());
+        status.qos_class = Some(crate::resources::qos_class(&pod).as_str().to_owned());
+        let current = self.written.as_ref().or(self.pod.status.as_ref());
+        if current == Some(&status) {
+            return Ok(());
+        }
+        let change = StatusChange { pod: &self.pod, from: current, to: &status };
+        match write_status(&self.agent.client, change).await? {
+            StatusWritten::Written => self.written = Some(status),
+            // The watch will say so too; until then there is nobody to tell.
+            StatusWritten::Gone => self.written = Some(status),
+        }
+        Ok(())
+    }
+
+    /// The object with the conditions that this worker wrote last: the copy from the watch may be older.
+    fn pod_with_written_conditions(&self) -> Pod {
+        let mut pod = Pod::clone(&self.pod);
+        let Some(written) = &self.written else {
+            return pod;
+        };
+        let status = pod.status.get_or_insert_default();
+        let own = written.conditions.clone().unwrap_or_default();
+        let foreign = status.conditions.take().unwrap_or_default();
+        let mut conditions: Vec<_> = own.into_iter().filter(|one| is_own_condition(&one.type_)).collect();
+        conditions.extend(foreign.into_iter().filter(|other| !is_own_condition(&other.type_)));
+        status.conditions = Some(conditions);
+        status.pod_ips.clone_from(&written.pod_ips);
+        pod
+    }
+}
+
+fn is_own_condition(type_: &str) -> bool {
+    matches!(
+        type_,
+        "PodReadyToStartContainers" | "Initialized" | "Ready" | "ContainersReady" | "PodScheduled"
+    )
+}
+
+fn pause(failures: u32) -> Duration {
+    Duration::from_millis(250).saturating_mul(1 << failures.min(6)).min(LONGEST_PAUSE)
+}
