@@ -41,6 +41,7 @@ fn node_may(verb: Verb, group: &str, resource: &str, subresource: Option<&str>) 
             ("", "nodes" | "pods" | "events", None)
                 | ("", "nodes" | "pods", Some("status"))
                 | ("", "pods", Some("binding"))
+                | ("", "serviceaccounts", Some("token"))
                 | ("coordination.k8s.io", "leases", None)
         ),
         Verb::DeleteCollection => false,

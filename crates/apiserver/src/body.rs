@@ -1,5 +1,7 @@
 //! Request bodies: read whole within limits of size and time, decoded by their media type.
 
+mod protobuf;
+
 use std::error::Error;
 
 use bytes::Bytes;
@@ -45,9 +47,11 @@ fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
     error.is::<LengthLimitError>()
 }
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// What media types objects may have.
 fn accepted() -> Vec<String> {
-    ["application/json", "application/yaml"].map(str::to_owned).to_vec()
+    ["application/json", "application/yaml", PROTOBUF].map(str::to_owned).to_vec()
 }
 
 /// The body as bytes of JSON or as a tree that was read from YAML.
@@ -61,11 +65,9 @@ fn notation(content: &Content) -> Result<Notation, ApiError> {
         // Old kubectl posts JSON without saying so.
         None | Some("application/json") => Ok(Notation::Json),
         Some("application/yaml") => yaml_tree(&content.bytes).map(Notation::Tree),
-        Some(other) if other.contains("protobuf") => Err(ApiError::UnsupportedContent {
-            message: "request bodies in protobuf are not understood by this server; send application/json (kubectl: create the object from a file, \
-                      or pipe `kubectl create ... --dry-run=client -o yaml` into `kubectl create -f -`)"
-                .to_owned(),
-        }),
+        Some(PROTOBUF) => protobuf::decode(&content.bytes)
+            .map(Notation::Tree)
+            .map_err(|error| ApiError::bad_request(format!("the protobuf body cannot be decoded: {error}"))),
         Some(_) => Err(ApiError::UnsupportedMediaType { accepted: accepted() }),
     }
 }

@@ -170,6 +170,9 @@ pub(crate) async fn delete_object(
                 if kind.strategy().hooks() == Hooks::Namespaces && matches!(deleted, Deleted::Marked(_)) {
                     namespaces::spawn_drain(write.server, name);
                 }
+                if matches!(deleted, Deleted::Removed(_)) {
+                    namespaces::restore(write, name).await;
+                }
                 return Ok(deleted);
             }
         }

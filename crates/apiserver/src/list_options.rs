@@ -84,16 +84,8 @@ impl ListOptions {
             .map_err(|error| ApiError::bad_request(error.to_string()))?;
         let fields = parse_fields(query.get("fieldSelector").unwrap_or_default())
             .map_err(|error| ApiError::bad_request(error.to_string()))?;
-        let selector = Selector::bind(labels, fields, kind.strategy().fields()).map_err(|unknown| {
-            ApiError::bad_request(format!(
-                "Unable to find \"{}, Resource={}\" that match label selector \"{}\", field selector \"{}\": field label not supported: {}",
-                if kind.group().is_empty() { format!("/{}", kind.resource().version) } else { kind.group_version().to_owned() },
-                kind.plural(),
-                query.get("labelSelector").unwrap_or_default(),
-                query.get("fieldSelector").unwrap_or_default(),
-                unknown.0
-            ))
-        })?;
+        let selector = Selector::bind(labels, fields, kind.strategy().fields())
+            .map_err(|unknown| ApiError::bad_request(format!("field label not supported: {}", unknown.0)))?;
         let version = resource_version(query)?;
         let limit = number(query, "limit")?.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let continue_token = query.text("continue").map(str::to_owned);

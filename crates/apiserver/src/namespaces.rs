@@ -112,6 +112,22 @@ pub(crate) async fn fill(server: &Arc<Server>, namespace: &str) -> Result<(), Ap
     renew_certificate(server, namespace, pem).await
 }
 
+/// After a deletion: what every namespace has comes back, as long as the namespace itself stays.
+pub(crate) async fn restore(write: &Write<'_>, name: &str) {
+    let is_standard = matches!(
+        (write.kind.group(), write.kind.plural(), name),
+        ("", "configmaps", ROOT_CERTIFICATE) | ("", "serviceaccounts", "default")
+    );
+    let is_open =
+        || find(write.server, write.namespace).ok().flatten().is_some_and(|found| !is_ending(&found));
+    if is_standard
+        && is_open()
+        && let Err(error) = fill(write.server, write.namespace).await
+    {
+        tracing::warn!(namespace = write.namespace, name, %error, "cannot be restored");
+    }
+}
+
 /// The authority may have been made anew since.
 async fn renew_certificate(server: &Arc<Server>, namespace: &str, pem: &str) -> Result<(), ApiError> {
     let kind = core(server, "configmaps")?;

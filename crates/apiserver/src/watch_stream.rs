@@ -46,6 +46,7 @@ pub(crate) struct WatchStream {
     pub(crate) deadline: Instant,
     /// Sent before anything else; its revision is where the watch begins.
     pub(crate) initial: Option<Initial>,
+    #[expect(dead_code, reason = "held until the watch ends, then given back")]
     pub(crate) place: Place,
 }
 

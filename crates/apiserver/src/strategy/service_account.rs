@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Strategy;
-use crate::object::list;
 use crate::table::{age_cell, name_cell};
 
 pub(crate) struct ServiceAccounts;
@@ -15,6 +14,6 @@ impl Strategy for ServiceAccounts {
     }
 
     fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
-        Some(vec![name_cell(object), list(object, &["secrets"]).len().into(), age_cell(object, now)])
+        Some(vec![name_cell(object), age_cell(object, now)])
     }
 }
