@@ -9,6 +9,7 @@ mod explain;
 mod local_images;
 mod origin;
 mod output;
+mod refusals;
 mod running;
 mod sources;
 mod table;
@@ -154,10 +155,7 @@ fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
             let images = local_images::LocalImages::open(args.data_dir.as_deref());
             let settings = Settings {
                 namespace: args.namespace.clone().unwrap_or_else(|| "default".to_owned()),
-                gates: environment::Gates {
-                    env_files: gates.env_files,
-                    relaxed_names: gates.relaxed_environment_variable_validation,
-                },
+                gates,
                 env_file_syntax: args.env_file_syntax.into(),
                 reveal: if args.show_secrets { Reveal::Secrets } else { Reveal::Nothing },
             };

@@ -1,5 +1,8 @@
 //! Pods of the input to records with places: what `coracle env -f` knows, before it is printed in any form.
 
+use std::collections::BTreeMap;
+
+use api::FeatureGates;
 use environment::record::{
     ContainerRecord, EnvironmentRecord, FindingRecord, OriginRecord, PodRecord, PositionRecord, SourceRecord,
     VariableRecord,
@@ -11,6 +14,7 @@ use manifest::{Document, Notice, Span};
 
 use super::excerpt::{Mistake, Place};
 use super::local_images::LocalImages;
+use super::refusals::{entry_of, refusals};
 use super::sources::InputSources;
 use super::workload::{Workload, has_pods, workload};
 use crate::input::{Input, InputObject};
@@ -20,7 +24,7 @@ pub(super) struct Settings {
     /// Namespace of objects that name none.
     pub(super) namespace: String,
     /// Feature gates.
-    pub(super) gates: Gates,
+    pub(super) gates: FeatureGates,
     /// Syntax of env files.
     pub(super) env_file_syntax: envfile::Syntax,
     /// Whether Secrets are shown.
@@ -100,25 +104,23 @@ impl Explanation {
 /// Explains every pod and pod template of the input.
 pub(super) fn explain(input: &Input, images: &LocalImages, settings: &Settings) -> Explanation {
     let mut explanation = Explanation::default();
-    let mut sources = InputSources::default();
+    let mut offered = InputSources::default();
     for object in &input.objects {
-        if let Err(mistake) = sources.take(object, namespace_of(object, settings)) {
+        if let Err(mistake) = offered.take(object, namespace_of(object, settings)) {
             explanation.mistakes.push(FileOf::new(input, object).mistake(mistake));
         }
     }
+    // Each namespace's sources are put together once: charts have hundreds of pods.
+    let mut sources: BTreeMap<&str, Sources> = BTreeMap::new();
     for object in input.objects.iter().filter(|object| has_pods(object)) {
         match workload(object, namespace_of(object, settings)) {
             Err(mistake) => explanation.mistakes.push(FileOf::new(input, object).mistake(mistake)),
             Ok(None) => {}
             Ok(Some(workload)) => {
-                let sources = sources.of_namespace(namespace_of(object, settings));
-                let subject = Subject {
-                    file: FileOf::new(input, object),
-                    object,
-                    workload: &workload,
-                    images,
-                    settings,
-                };
+                let namespace = namespace_of(object, settings);
+                let sources = sources.entry(namespace).or_insert_with(|| offered.of_namespace(namespace));
+                let file = FileOf::new(input, object);
+                let subject = Subject { file, object, workload: &workload, images, settings };
                 explanation.pods.push(subject.explain(sources));
             }
         }
@@ -168,11 +170,14 @@ struct Subject<'i> {
 }
 
 impl Subject<'_> {
-    fn explain(&self, mut sources: Sources) -> ExplainedPod {
+    fn explain(&self, sources: &mut Sources) -> ExplainedPod {
         let pod = &self.workload.pod;
         let options = Options {
             spec_path: self.workload.spec_path.clone(),
-            gates: self.settings.gates,
+            gates: Gates {
+                env_files: self.settings.gates.env_files,
+                relaxed_names: self.settings.gates.relaxed_environment_variable_validation,
+            },
             env_file_syntax: self.settings.env_file_syntax,
             ..Options::default()
         };
@@ -186,12 +191,13 @@ impl Subject<'_> {
             containers: Vec::new(),
         };
         let mut notes = Vec::new();
+        let refusals = refusals(pod, &self.workload.spec_path, self.settings.gates);
         for container in pod.spec.iter().flat_map(environment::containers) {
             let image = self.images.config_of(container.image);
             let facts = RuntimeFacts { hostname: self.hostname(), tty: container.tty, home: None };
             let image_is_known = image.is_some();
             sources.image = image.map_or(Availability::NotInInput, Availability::Present);
-            let resolved = environment::resolve(pod, &container, &sources, &options);
+            let resolved = environment::resolve(pod, &container, sources, &options);
             let image_env = match &sources.image {
                 Availability::Present(image) => image.env.as_slice(),
                 Availability::Absent
@@ -212,6 +218,7 @@ impl Subject<'_> {
             if !image_is_known {
                 forget_default_path(&mut container_record);
             }
+            self.add_refusals(&container, &refusals, &mut container_record.findings, &mut places);
             for (finding, place) in self.notices(&container) {
                 container_record.findings.push(finding);
                 places.push(Some(place));
@@ -220,6 +227,30 @@ impl Subject<'_> {
             notes.push(ContainerNotes { image: container.image.to_owned(), image_is_known, places });
         }
         ExplainedPod { kind: self.object.kind.clone(), record, containers: notes }
+    }
+
+    /// Adds what the API would refuse about this container, unless the engine has said it of the same entry.
+    fn add_refusals(
+        &self,
+        container: &ContainerView<'_>,
+        refusals: &[FindingRecord],
+        findings: &mut Vec<FindingRecord>,
+        places: &mut Vec<Option<Place>>,
+    ) {
+        let container_path = format!("{}.{}.", self.workload.spec_path, container.path_in_spec());
+        for refusal in refusals.iter().filter(|refusal| refusal.field_path.starts_with(&container_path)) {
+            let is_said = |each: &FindingRecord| {
+                each.severity == Severity::Error
+                    && each.code != refusal.code
+                    && entry_of(&each.field_path) == entry_of(&refusal.field_path)
+            };
+            if findings.iter().any(is_said) {
+                continue;
+            }
+            let place = self.file.place(self.object.document.locate(&refusal.field_path).span());
+            findings.push(FindingRecord { position: Some(position(&place)), ..refusal.clone() });
+            places.push(Some(place));
+        }
     }
 
     /// The host name that the pod will have, where its name is known already.

@@ -14,7 +14,7 @@ fn explained(text: &str, reveal: Reveal) -> Explanation {
     input.files[0].name = "f.yaml".to_owned();
     let settings = Settings {
         namespace: "default".to_owned(),
-        gates: environment::Gates::default(),
+        gates: FeatureGates::default(),
         env_file_syntax: envfile::Syntax::Default,
         reveal,
     };
@@ -312,6 +312,31 @@ spec:
     assert_eq!(of(0).message, "unknown field \"spec.containers[0].envfrom\"");
     assert_eq!(of(1).field_path, "spec.containers[1].env[0].value");
     assert_eq!(display(&explanation, "A"), "two");
+    assert_eq!(exit_status(&explanation, false), ExitCode::SUCCESS);
+    assert_eq!(exit_status(&explanation, true), ExitCode::from(1));
+}
+
+#[test]
+fn what_the_api_would_refuse_about_a_variable_is_an_error_finding() {
+    let text = r#"apiVersion: batch/v1
+kind: Job
+metadata: {name: p}
+spec:
+  template:
+    spec:
+      containers:
+      - name: c
+        env:
+        - name: BOTH
+          value: x
+          valueFrom: {fieldRef: {fieldPath: metadata.name}}
+        envFrom:
+        - {configMapRef: {name: NOT_A_NAME}}
+"#;
+    let explanation = explanation(text);
+    let found = findings(&explanation);
+    assert!(found.contains(&"Error refused-by-api f.yaml:12:11".to_owned()), "{found:?}");
+    assert!(found.contains(&"Error refused-by-api f.yaml:14:33".to_owned()), "{found:?}");
     assert_eq!(exit_status(&explanation, false), ExitCode::SUCCESS);
     assert_eq!(exit_status(&explanation, true), ExitCode::from(1));
 }
