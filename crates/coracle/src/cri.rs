@@ -49,9 +49,9 @@ pub(crate) fn run(args: CriArgs) -> ExitCode {
 
 fn start(args: &CriArgs) -> Result<(), Failure> {
     let socket = socket_path(&args.listen)?;
-    crate::node::require_root("cri")?;
+    crate::prerequisites::require_root("cri")?;
     crate::logging::start("info");
-    crate::node::async_runtime()?.block_on(serve(args, &socket))
+    crate::prerequisites::async_runtime()?.block_on(serve(args, &socket))
 }
 
 /// The path of a `unix://` address, which kubelet and `crictl` write with three slashes; a bare path will do.

@@ -12,17 +12,15 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod cri;
 mod env;
 mod failure;
-mod failure;
 mod image;
 mod input;
 mod interrupt;
 mod kubeconfig;
 mod logging;
+mod node;
 mod prerequisites;
-mod node {
-    pub(crate) mod options;
-    pub(crate) use crate::prerequisites::{async_runtime, require_root};
-}
+mod run;
+mod up;
 
 /// Runs Kubernetes pods on one machine and explains every environment variable.
 #[derive(Parser)]
@@ -40,6 +38,10 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run what the files hold on a throwaway node, and end as the pods end.
+    Run(run::RunArgs),
+    /// Run a node that stays: API server, kubelet and runtime in one process.
+    Up(up::UpArgs),
     /// Show what each container gets as environment, and from where.
     Env(env::EnvArgs),
     /// Pull, import, list and remove images.
@@ -67,6 +69,8 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     match command {
+        Command::Run(args) => run::run(args),
+        Command::Up(args) => up::run(args),
         Command::Env(args) => env::run(args),
         Command::Image(args) => image::run(args),
         Command::Cri(args) => cri::run(args),

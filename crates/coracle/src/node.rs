@@ -104,7 +104,8 @@ impl Node {
             Keeping::Everything => (config.base.clone(), None),
             Keeping::Nothing => {
                 throwaway::clear_abandoned(&config.base).await;
-                let own = throwaway::Directory::create(&config.base).map_err(|error| cannot_use(&config.base, &error))?;
+                let own = throwaway::Directory::create(&config.base)
+                    .map_err(|error| cannot_use(&config.base, &error))?;
                 (own.path().to_owned(), Some(own))
             }
         };
@@ -112,7 +113,8 @@ impl Node {
         let (listener, address) = match config.listen {
             None => (None, None),
             Some(wanted) => {
-                let listener = TcpListener::bind(wanted).await.map_err(|error| cannot_listen(wanted, &error))?;
+                let listener =
+                    TcpListener::bind(wanted).await.map_err(|error| cannot_listen(wanted, &error))?;
                 let address = listener.local_addr().map_err(|error| cannot_listen(wanted, &error))?;
                 (Some(listener), Some(address))
             }
@@ -120,7 +122,10 @@ impl Node {
         let store = open_store(&config, &directory)?;
         let authority = match address {
             None => None,
-            Some(_) => Some(Authority::open(&directory.join("pki")).map_err(|error| Failure::new(CANNOT_START, &error))?),
+            Some(_) => Some(
+                Authority::open(&directory.join("pki"))
+                    .map_err(|error| Failure::new(CANNOT_START, &error))?,
+            ),
         };
         let shutdown = CancellationToken::new();
         let connector = Arc::new(KubeletConnector::default());
@@ -135,14 +140,15 @@ impl Node {
             authority_pem: authority.as_ref().map(|authority| authority.certificate_pem().to_owned()),
             ..ApiServerConfig::default()
         };
-        let server = ApiServer::new(server_config, store.clone(), Arc::clone(&connector) as Arc<dyn NodeConnector>)
-            .await
-            .map_err(|error| Failure::new(CANNOT_START, &error))?;
+        let server =
+            ApiServer::new(server_config, store.clone(), Arc::clone(&connector) as Arc<dyn NodeConnector>)
+                .await
+                .map_err(|error| Failure::new(CANNOT_START, &error))?;
         let mut tasks = tokio::task::JoinSet::new();
         let kubeconfig = match (&authority, listener, address) {
-            (Some(authority), Some(listener), Some(address)) => {
-                Some(serve(&config, &directory, authority, &server, listener, address, &shutdown, &mut tasks)?)
-            }
+            (Some(authority), Some(listener), Some(address)) => Some(serve(
+                &config, &directory, authority, &server, listener, address, &shutdown, &mut tasks,
+            )?),
             _ => None,
         };
         let (runtime, network) = open_runtime(&config, &directory).await?;
@@ -171,7 +177,18 @@ impl Node {
         .map_err(|error| Failure::new(CANNOT_START, &error))?;
         connector.serve_with(kubelet.clone());
         let client = in_memory::client(&server, Identity::admin());
-        Ok(Self { client, kubeconfig, directory, throwaway, store, kubelet, runtime, network, shutdown, tasks })
+        Ok(Self {
+            client,
+            kubeconfig,
+            directory,
+            throwaway,
+            store,
+            kubelet,
+            runtime,
+            network,
+            shutdown,
+            tasks,
+        })
     }
 
     /// Waits for trouble that ends the node: a store that can no longer keep what it is told.
@@ -229,9 +246,14 @@ fn serve(
     }
     names.extend(config.names.iter().cloned());
     let credential = authority.server(&names).map_err(|error| failed(&error))?;
-    let tls = apiserver::server_tls(authority.certificate_pem(), &credential).map_err(|error| failed(&error))?;
+    let tls =
+        apiserver::server_tls(authority.certificate_pem(), &credential).map_err(|error| failed(&error))?;
     let admin = authority.client("admin", &Identity::admin()).map_err(|error| failed(&error))?;
-    let host = if address.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], address.port())) } else { address };
+    let host = if address.ip().is_unspecified() {
+        SocketAddr::from(([127, 0, 0, 1], address.port()))
+    } else {
+        address
+    };
     let path = directory.join("kubeconfig");
     let kubeconfig = Kubeconfig {
         name: "coracle",
@@ -275,7 +297,8 @@ async fn open_runtime(config: &NodeConfig, directory: &Path) -> Result<(Runtime,
         private_directories: vec![config.base.clone(), directory.to_owned()],
         ..RuntimeConfig::new(directory.join("runtime"))
     };
-    let runtime = Runtime::open(runtime_config, images, network.clone()).await.map_err(|error| failed(&error))?;
+    let runtime =
+        Runtime::open(runtime_config, images, network.clone()).await.map_err(|error| failed(&error))?;
     Ok((runtime, network))
 }
 
@@ -317,14 +340,19 @@ impl NodeOptions {
     /// When a gate is unknown or has no value.
     pub(crate) fn gates(&self) -> Result<FeatureGates, Failure> {
         self.feature_gates.parse().map_err(|error: api::FeatureGatesError| {
-            Failure::new(INPUT, &error).place("--feature-gates").hint("write NAME=true or NAME=false, separated by commas")
+            Failure::new(INPUT, &error)
+                .place("--feature-gates")
+                .hint("write NAME=true or NAME=false, separated by commas")
         })
     }
 }
 
 fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-    let name: String = name.chars().map(|each| if each.is_ascii_alphanumeric() || each == '.' { each } else { '-' }).collect();
+    let name: String = name
+        .chars()
+        .map(|each| if each.is_ascii_alphanumeric() || each == '.' { each } else { '-' })
+        .collect();
     let name = name.trim_matches(['-', '.']);
     if name.is_empty() { "node".to_owned() } else { name.to_owned() }
 }
@@ -344,7 +372,9 @@ fn cannot_use(path: &Path, error: &io::Error) -> Failure {
 fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     let failure = Failure::text(INPUT, format!("cannot listen on {address}: {error}"));
     match error.kind() {
-        io::ErrorKind::AddrInUse => failure.hint("another program (another node?) listens there; choose a free port with --listen"),
+        io::ErrorKind::AddrInUse => {
+            failure.hint("another program (another node?) listens there; choose a free port with --listen")
+        }
         _ => failure.hint("choose an address of this machine with --listen"),
     }
 }

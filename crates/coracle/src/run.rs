@@ -230,7 +230,8 @@ async fn take_away(client: &kube::Client, with_grace: bool) {
         let (Some(name), Some(namespace)) = (pod.metadata.name, pod.metadata.namespace) else { continue };
         let grace = pod.spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
         longest = longest.max(grace);
-        let params = if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
+        let params =
+            if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
         let namespaced = Api::<Pod>::namespaced(client.clone(), &namespace);
         if namespaced.delete(&name, &params).await.is_ok() {
             left.insert((namespace, name));
@@ -243,11 +244,17 @@ async fn take_away(client: &kube::Client, with_grace: bool) {
             match futures::StreamExt::next(&mut changes).await {
                 Some(Ok(watcher::Event::Init)) => seen.clear(),
                 Some(Ok(watcher::Event::InitApply(pod))) => {
-                    seen.insert((pod.metadata.namespace.unwrap_or_default(), pod.metadata.name.unwrap_or_default()));
+                    seen.insert((
+                        pod.metadata.namespace.unwrap_or_default(),
+                        pod.metadata.name.unwrap_or_default(),
+                    ));
                 }
                 Some(Ok(watcher::Event::InitDone)) => left.retain(|key| seen.contains(key)),
                 Some(Ok(watcher::Event::Delete(pod))) => {
-                    left.remove(&(pod.metadata.namespace.unwrap_or_default(), pod.metadata.name.unwrap_or_default()));
+                    left.remove(&(
+                        pod.metadata.namespace.unwrap_or_default(),
+                        pod.metadata.name.unwrap_or_default(),
+                    ));
                 }
                 Some(Ok(watcher::Event::Apply(_)) | Err(_)) => {}
                 None => break,

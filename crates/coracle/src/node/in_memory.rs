@@ -10,6 +10,7 @@ pub(crate) fn client(server: &ApiServer, identity: Identity) -> kube::Client {
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .build::<_, kube::client::Body>(server.in_memory(identity));
     let base = http::Uri::from_static("http://localhost");
-    let service = ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
+    let service =
+        ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
     kube::Client::new(service, "default")
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use cri::v1::{ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest};
 use images::ImageStore;
 use network::{Network, NetworkConfig};
-use rustix::fs::{FlockOperation, flock};
 use runtime::{Runtime, RuntimeConfig};
+use rustix::fs::{FlockOperation, flock};
 
 /// The directory of one throwaway node.
 pub(super) struct Directory {
@@ -102,7 +102,8 @@ pub(super) async fn remove_pods(runtime: &Runtime) {
         async move {
             let stop = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
             let stopped = client.stop_pod_sandbox(stop).await.err();
-            let removed = client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: sandbox.id }).await.err();
+            let removed =
+                client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: sandbox.id }).await.err();
             if let Some(status) = stopped.or(removed) {
                 tracing::warn!(%status, "a pod of a throwaway node could not be removed");
             }
@@ -142,7 +143,10 @@ mod tests {
     #[test]
     fn a_directory_with_a_mount_in_it_is_not_removed() {
         let mounts = "22 1 8:1 / / rw - ext4 /dev/vda rw\n40 22 0:3 / /data/my\\040runs/1/root rw - overlay overlay rw\n";
-        assert_eq!(mount_below(mounts, Path::new("/data/my runs/1")).as_deref(), Some("/data/my runs/1/root"));
+        assert_eq!(
+            mount_below(mounts, Path::new("/data/my runs/1")).as_deref(),
+            Some("/data/my runs/1/root")
+        );
         assert_eq!(mount_below(mounts, Path::new("/data/my runs/2")), None);
     }
 }
