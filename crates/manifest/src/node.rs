@@ -30,6 +30,25 @@ impl Mark {
     }
 }
 
+impl Mark {
+    /// The mark of a later byte offset, counted on from this one.
+    fn advanced(self, source: &[u8], offset: usize) -> Self {
+        let between = source.get(self.offset as usize..offset).unwrap_or_default();
+        let is_first_byte = |byte: &&u8| (**byte & 0xC0) != 0x80;
+        let characters = |bytes: &[u8]| bytes.iter().filter(is_first_byte).count() as u32;
+        match memchr::memrchr(b'\n', between) {
+            None => {
+                Self { offset: offset as u32, line: self.line, column: self.column + characters(between) }
+            }
+            Some(newline) => Self {
+                offset: offset as u32,
+                line: self.line + memchr::memchr_iter(b'\n', between).count() as u32,
+                column: characters(&between[newline + 1..]) + 1,
+            },
+        }
+    }
+}
+
 impl std::fmt::Display for Mark {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}:{}", self.line, self.column)
@@ -199,7 +218,7 @@ impl Node {
             return self.span;
         };
         let start = self.span.start.offset as usize + offset;
-        Span { start: Mark::at(source.as_bytes(), start), end: (start + needle.len()) as u32 }
+        Span { start: self.span.start.advanced(source.as_bytes(), start), end: (start + needle.len()) as u32 }
     }
 }
 
