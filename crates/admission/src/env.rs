@@ -1,6 +1,6 @@
 //! Rules of `env` and `envFrom`: names by grammar, one source each, env files; the same for every list of containers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use names::{ConfigKey, DnsSubdomain, EnvNameGrammar, EnvVarName, QualifiedName};
 use quantity::Quantity;
@@ -289,9 +289,10 @@ pub(crate) fn env_file_volumes(
     spec: &Value,
     mounts: EnvFileMounts,
 ) {
-    let volumes = items(&spec["volumes"]);
+    let volumes: BTreeMap<&str, &Value> =
+        items(&spec["volumes"]).iter().rev().map(|volume| (text(&volume["name"]), volume)).collect();
     let all = containers::all(spec, spec_path);
-    let mut read_by: Vec<(&str, Path)> = Vec::new();
+    let (mut read, mut consumed) = (BTreeSet::new(), BTreeSet::new());
     for container in &all {
         for (index, variable) in items(&container.value["env"]).iter().enumerate() {
             let reference = &variable["valueFrom"]["fileKeyRef"];
@@ -300,7 +301,7 @@ pub(crate) fn env_file_volumes(
                 continue;
             }
             let at = container.path.child("env").index(index).child("valueFrom").child("fileKeyRef");
-            match volumes.iter().find(|volume| text(&volume["name"]) == name) {
+            match volumes.get(name) {
                 None => errors.not_found(&at.child("volumeName"), name),
                 Some(volume) if !is_set(&volume["emptyDir"]) => {
                     errors.invalid(
@@ -311,16 +312,17 @@ pub(crate) fn env_file_volumes(
                 }
                 Some(_) => {}
             }
-            read_by.push((name, container.path.clone()));
+            read.insert(name);
+            consumed.insert((container.path.to_string(), name));
         }
     }
     for container in &all {
         for (index, mount) in items(&container.value["volumeMounts"]).iter().enumerate() {
             let name = text(&mount["name"]);
-            if !read_by.iter().any(|(volume, _)| *volume == name) {
+            if !read.contains(name) {
                 continue;
             }
-            let consumes = read_by.iter().any(|(volume, path)| *volume == name && *path == container.path);
+            let consumes = consumed.contains(&(container.path.to_string(), name));
             let problem = match (container.kind, consumes) {
                 (_, true) => "this container takes variables from a file of the volume and mounts it, too",
                 (ContainerKind::Init, false) => continue,

@@ -1,10 +1,14 @@
 //! Field errors: what is wrong, where, in upstream's words.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::Value;
 
 use crate::path::Path;
+
+/// Most problems of one object that are told, so that a hostile one does not make an answer of many megabytes.
+const SHOWN: usize = 1000;
 
 /// What kind of wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,13 +155,9 @@ impl FieldErrors {
 impl fmt::Display for FieldErrors {
     /// One error: its text; several: `[a, b]`, each text once.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut texts: Vec<String> = Vec::with_capacity(self.0.len());
-        for error in &self.0 {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let texts: Vec<String> =
+            self.0.iter().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
         match texts.as_slice() {
             [single] => formatter.write_str(single),
             several => write!(formatter, "[{}]", several.join(", ")),
@@ -170,6 +170,19 @@ impl std::error::Error for FieldErrors {}
 /// Collects problems in order, in upstream's words.
 impl FieldErrors {
     fn push(&mut self, kind: FieldErrorKind, path: &Path, bad_value: BadValue, detail: impl Into<String>) {
+        if self.0.len() > SHOWN {
+            return;
+        }
+        if self.0.len() == SHOWN {
+            let detail = format!("more than {SHOWN} problems: the others are not shown");
+            let bad_value = BadValue::Omitted;
+            return self.0.push(FieldError {
+                kind: FieldErrorKind::TooMany,
+                field: String::new(),
+                bad_value,
+                detail,
+            });
+        }
         self.0.push(FieldError { kind, field: path.to_string(), bad_value, detail: detail.into() });
     }
 

@@ -6,11 +6,15 @@ use serde_json::Value;
 
 use crate::errors::FieldErrors;
 use crate::path::Path;
+use crate::request::Warning;
 use crate::scalars::{labels, messages, not_negative};
 use crate::tree::{entries, is_set, items, remove, text};
 
 /// Most bytes of all annotations together.
 const ANNOTATIONS: usize = 256 * 1024;
+
+/// Finalizers of Kubernetes itself.
+const KNOWN_FINALIZERS: [&str; 3] = ["foregroundDeletion", "orphan", "kubernetes"];
 
 /// Metadata that the server owns: an update keeps what is stored.
 const KEPT: [&str; 6] =
@@ -113,6 +117,22 @@ fn owners(errors: &mut FieldErrors, path: &Path, owners: &Value) {
             }
         }
     }
+}
+
+/// Warnings about metadata that is valid but will disappoint.
+pub(crate) fn warnings(object: &Value) -> Vec<Warning> {
+    items(&object["metadata"]["finalizers"])
+        .iter()
+        .map(text)
+        .filter(|finalizer| !finalizer.contains('/') && !KNOWN_FINALIZERS.contains(finalizer))
+        .map(|finalizer| {
+            Warning(format!(
+                "metadata.finalizers: {}: prefer a domain-qualified finalizer name including a path (/) to avoid \
+                 accidental conflicts with other finalizer writers",
+                schema::go_quote(finalizer)
+            ))
+        })
+        .collect()
 }
 
 /// Takes over what only the server sets, where the new object leaves it out.

@@ -1,5 +1,7 @@
 //! Pods: what admission adds to a new one, and what an update of one may change.
 
+use std::collections::BTreeSet;
+
 use rand::RngExt;
 use serde_json::{Value, json};
 
@@ -213,7 +215,8 @@ fn deadline(errors: &mut FieldErrors, path: &Path, old: &Value, new: &Value) {
 
 fn scheduling_gates(errors: &mut FieldErrors, path: &Path, old: &Value, new: &Value) {
     let before = items(&old["schedulingGates"]);
-    let added = items(&new["schedulingGates"]).iter().find(|gate| !before.contains(gate));
+    let known: BTreeSet<&str> = before.iter().map(|gate| text(&gate["name"])).collect();
+    let added = items(&new["schedulingGates"]).iter().find(|gate| !known.contains(text(&gate["name"])));
     if let Some(gate) = added {
         let detail =
             format!("only deletion is allowed, but found new scheduling gate '{}'", text(&gate["name"]));
@@ -225,9 +228,9 @@ fn tolerations_only_grow(old: &Value, new: &Value) -> bool {
     let without_seconds = |toleration: &Value| {
         let mut copy = toleration.clone();
         remove(&mut copy, "tolerationSeconds");
-        copy
+        copy.to_string()
     };
-    let after: Vec<Value> = items(&new["tolerations"]).iter().map(without_seconds).collect();
+    let after: BTreeSet<String> = items(&new["tolerations"]).iter().map(without_seconds).collect();
     items(&old["tolerations"]).iter().map(without_seconds).all(|toleration| after.contains(&toleration))
 }
 

@@ -97,6 +97,11 @@ pub(crate) fn validate(
     }
     env::env_file_volumes(errors, warnings, path, spec, request.env_file_mounts);
     warnings.extend(env::warnings(spec, path));
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        warnings.push(Warning(format!(
+            "{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        )));
+    }
 }
 
 /// On the host's network a port of the container is a port of the host.

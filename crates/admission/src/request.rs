@@ -1,6 +1,6 @@
 //! The entry points: what the API server calls before it stores an object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use api::FeatureGates;
@@ -15,6 +15,9 @@ use crate::{
     config_map, containers, defaults, env, event, findings, metadata, namespace, node, pod, secret, service,
     workload,
 };
+
+/// Most warnings of one answer: each is a header.
+const SHOWN: usize = 100;
 
 /// A text for a `Warning` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +126,7 @@ pub fn prepare_create(
         pod::validate_create(&mut errors, object);
     }
     let mut warnings = errors.into_result(warnings)?;
+    warnings.extend(metadata::warnings(object));
     add_findings(&mut warnings, resource, object, request);
     Ok(warnings)
 }
@@ -199,13 +203,11 @@ pub fn prepare_status_update(
     request: &AdmissionRequest,
 ) -> Result<Vec<Warning>, FieldErrors> {
     let _ = request;
-    let fields: Vec<String> = old.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
-    for name in fields.iter().filter(|name| !matches!(name.as_str(), "metadata" | "status")) {
-        replace_field(new, name, &old[name.as_str()]);
+    let mut updated = old.clone();
+    for name in ["metadata", "status"] {
+        replace_field(&mut updated, name, &new[name]);
     }
-    if let Some(object) = new.as_object_mut() {
-        object.retain(|name, _| fields.contains(name) || name == "status");
-    }
+    *new = updated;
     metadata::keep(old, new);
     for name in ["ownerReferences", "finalizers"] {
         replace_field(&mut new["metadata"], name, &old["metadata"][name]);
@@ -306,9 +308,8 @@ fn add_findings(
         let pod = findings::pod_of_template(template, &object["metadata"]["namespace"]);
         findings::warnings(&pod, &format!("{path}.spec"), request)
     };
-    for warning in found {
-        if !warnings.contains(&warning) {
-            warnings.push(warning);
-        }
-    }
+    warnings.extend(found);
+    let mut seen = BTreeSet::new();
+    warnings.retain(|warning| seen.insert(warning.0.clone()));
+    warnings.truncate(SHOWN);
 }

@@ -454,3 +454,11 @@ fn config_maps_secrets_and_events() {
         ),
     ]);
 }
+
+#[test]
+fn a_thousand_problems_are_enough() {
+    let env: Vec<Value> = (0..20_000).map(|_| json!({"name": "="})).collect();
+    let errors = container(json!({"env": env}));
+    assert_eq!(errors.len(), 1001);
+    assert_eq!(errors[1000], ": Too many: more than 1000 problems: the others are not shown");
+}

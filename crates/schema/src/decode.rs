@@ -291,7 +291,12 @@ impl Walker {
     /// An item of a list or map: null means the zero value.
     fn element(&mut self, shape: Shape, given: &Json<'_>) -> Result<Value, String> {
         let value = self.value(shape, given)?;
-        Ok(if value.is_null() { zero(shape) } else { value })
+        Ok(match (value, shape) {
+            // Bytes have no nil once they were stored.
+            (Value::Null, Shape::Bytes) => Value::String(String::new()),
+            (Value::Null, _) => zero(shape),
+            (value, _) => value,
+        })
     }
 
     fn push_strict(&mut self, key: &str) {

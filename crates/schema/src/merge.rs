@@ -2,6 +2,8 @@
 
 mod order;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use crate::gotext::go_print;
@@ -225,26 +227,29 @@ fn merge_list(
     }
     let key = field.merge_key();
     if !items_are_objects(original.iter().chain(&patch))? {
+        let mut seen: BTreeSet<String> = original.iter().map(Value::to_string).collect();
         let mut merged = original.clone();
-        for item in &patch {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        merged.extend(patch.iter().filter(|item| seen.insert(item.to_string())).cloned());
         return Ok(order::interleave(merged, &patch, &original, None));
     }
     let key = key.ok_or_else(|| MergeError::ListWithoutMergeKey { list: name.to_owned() })?;
     let (original, patch) = apply_item_directives(original, patch, key)?;
     let mut merged = original.clone();
+    let mut places = BTreeMap::new();
+    for (place, item) in merged.iter().enumerate() {
+        places.entry(identity(item, key)).or_insert(place);
+    }
     for item in &patch {
         let fields = item.as_object().cloned().unwrap_or_default();
-        let identity = fields.get(key).cloned().ok_or_else(|| no_merge_key(item, key))?;
-        match merged.iter().position(|known| known.get(key) == Some(&identity)) {
-            Some(position) => {
-                let known = merged[position].as_object().cloned().unwrap_or_default();
-                merged[position] = Value::Object(merge_map(known, fields, item_type(Some(field)))?);
-            }
-            None => merged.extend(without_directives(item.clone())),
+        if !fields.contains_key(key) {
+            return Err(no_merge_key(item, key));
+        }
+        if let Some(place) = places.get(&identity(item, key)) {
+            let known = merged[*place].as_object().cloned().unwrap_or_default();
+            merged[*place] = Value::Object(merge_map(known, fields, item_type(Some(field)))?);
+        } else if let Some(added) = without_directives(item.clone()) {
+            places.insert(identity(item, key), merged.len());
+            merged.push(added);
         }
     }
     Ok(order::interleave(merged, &patch, &original, Some(key)))
@@ -274,6 +279,11 @@ fn apply_item_directives(
         }
     }
     Ok(if replaces { (plain, Vec::new()) } else { (original, plain) })
+}
+
+/// What two items must share to be the same one; `None`: the item lacks its key.
+fn identity(item: &Value, key: &str) -> Option<String> {
+    item.get(key).map(Value::to_string)
 }
 
 fn no_merge_key(item: &Value, key: &'static str) -> MergeError {

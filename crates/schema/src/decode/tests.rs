@@ -156,6 +156,8 @@ fn special_forms_are_made_canonical() {
     let secret =
         check("Secret", "{\"data\":{\"a\":\"Yg\\n==\"}}").expect("line breaks are allowed in base64");
     assert_eq!(secret["data"]["a"], "Yg==");
+    let secret = check("Secret", r#"{"data":{"a":null}}"#).expect("null bytes are empty ones");
+    assert_eq!(secret["data"], json!({"a": ""}));
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The order of merged lists: items of the patch in the patch's order, the others in the live object's, interleaved
 //! as upstream does; and the directive `$setElementOrder`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
-use super::{MergeError, SET_ORDER, item_type, merge_list, without_directives};
+use super::{MergeError, SET_ORDER, identity, item_type, merge_list, without_directives};
 use crate::table::Type;
 
 /// Merges the lists that have a `$setElementOrder` and removes both from the patch.
@@ -54,13 +56,44 @@ pub(super) fn apply(
     Ok(())
 }
 
+/// Items and their places in a list, so that long lists are not searched again and again.
+struct Places {
+    places: BTreeMap<String, usize>,
+    key: Option<&'static str>,
+}
+
+impl Places {
+    fn of(list: &[Value], key: Option<&'static str>) -> Self {
+        let mut places = BTreeMap::new();
+        for (place, item) in list.iter().enumerate() {
+            if let Some(identity) = name(item, key) {
+                places.entry(identity).or_insert(place);
+            }
+        }
+        Self { places, key }
+    }
+
+    fn get(&self, item: &Value) -> Option<usize> {
+        self.places.get(&name(item, self.key)?).copied()
+    }
+}
+
+/// What identifies an item: its key field, or all of it.
+fn name(item: &Value, key: Option<&'static str>) -> Option<String> {
+    match key {
+        Some(key) => identity(item, key),
+        None => Some(item.to_string()),
+    }
+}
+
 /// The items of the patch must stand in the wanted order.
 fn check_order(change: &[Value], wanted: &[Value], key: Option<&'static str>) -> Result<(), MergeError> {
+    let wanted = Places::of(wanted, key);
     let mut from = 0;
     for item in change.iter().filter(|item| item.get(super::PATCH).is_none()) {
-        match wanted[from..].iter().position(|entry| same(entry, item, key)) {
-            Some(position) => from += position + 1,
-            None => return Err(MergeError::SetElementOrder),
+        match wanted.get(item) {
+            Some(place) if place >= from => from = place + 1,
+            _ => return Err(MergeError::SetElementOrder),
         }
     }
     Ok(())
@@ -74,16 +107,16 @@ pub(super) fn interleave(
     live: &[Value],
     key: Option<&'static str>,
 ) -> Vec<Value> {
-    let place = |order: &[Value], item: &Value| order.iter().position(|entry| same(entry, item, key));
+    let (wanted, live) = (Places::of(wanted, key), Places::of(live, key));
     let (mut named, mut others): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|item| place(wanted, item).is_some());
-    named.sort_by_key(|item| place(wanted, item));
-    others.sort_by_key(|item| place(live, item).unwrap_or(usize::MAX));
+        merged.into_iter().partition(|item| wanted.get(item).is_some());
+    named.sort_by_cached_key(|item| wanted.get(item));
+    others.sort_by_cached_key(|item| live.get(item).unwrap_or(usize::MAX));
     let mut sorted = Vec::with_capacity(named.len() + others.len());
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     loop {
         let other_first = match (others.peek(), named.peek()) {
-            (Some(other), Some(item)) => match (place(live, other), place(live, item)) {
+            (Some(other), Some(item)) => match (live.get(other), live.get(item)) {
                 (Some(left), Some(right)) => left < right,
                 _ => false,
             },
@@ -95,12 +128,5 @@ pub(super) fn interleave(
             Some(item) => sorted.push(item),
             None => return sorted,
         }
-    }
-}
-
-fn same(left: &Value, right: &Value, key: Option<&'static str>) -> bool {
-    match key {
-        Some(key) => left.get(key).is_some() && left.get(key) == right.get(key),
-        None => left == right,
     }
 }
