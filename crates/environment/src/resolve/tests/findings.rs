@@ -436,3 +436,13 @@ fn warning_headers_leave_out_what_a_service_may_still_give() {
     let shown: Vec<_> = found.iter().map(|finding| finding.belongs_in_warning_header()).collect();
     assert_eq!(shown, [false, false, true], "{found:?}");
 }
+
+#[test]
+fn every_code_is_documented() {
+    let text = include_str!("../../../../../docs/findings.md");
+    for code in FindingCode::ALL {
+        let code = code.as_str();
+        assert!(text.contains(&format!("| [`{code}`](#{code}) |")), "the table lacks {code}");
+        assert!(text.contains(&format!("## `{code}`\n")), "{code} has no section");
+    }
+}
