@@ -19,7 +19,7 @@ use crate::manifest::{self, Descriptor, Manifest, ManifestError};
 use crate::progress::{PullProgress, Silent, TransferEvent};
 use crate::reference::Reference;
 use crate::registries::{Blocked, Endpoint, RegistriesError, RegistryRules};
-use crate::store::{AddError, ImageStore, Ingest, NewImage, StoreError};
+use crate::store::{AddError, FreshLayer, ImageStore, Ingest, NewImage, StoreError};
 
 mod blob;
 mod registry;
@@ -358,6 +358,14 @@ impl ImageStore {
     }
 }
 
+/// A layer to be fetched.
+struct LayerTransfer<'a> {
+    layer: &'a Descriptor,
+    diff_id: Digest,
+    index: usize,
+    stop: tokio::sync::watch::Receiver<bool>,
+}
+
 /// One attempt at one endpoint.
 struct Pull<'a> {
     store: &'a ImageStore,
@@ -460,7 +468,7 @@ impl Pull<'_> {
         ingest: &Arc<Ingest>,
         layers: &[Descriptor],
         diff_ids: &[Digest],
-    ) -> Result<Vec<crate::store::FreshLayer>, PullImageError> {
+    ) -> Result<Vec<FreshLayer>, PullImageError> {
         let wanted: BTreeMap<Digest, (usize, &Descriptor)> = diff_ids
             .iter()
             .zip(layers)
@@ -484,27 +492,44 @@ impl Pull<'_> {
                 missing.push((diff_id, index, layer));
             }
         }
-        // Each transfer is its own future; dropping this stream after an error ends the others.
-        let mut transfers = futures::stream::iter(missing)
-            .map(|(diff_id, index, layer)| self.fetch_layer(registry, ingest, layer, diff_id, index))
-            .buffer_unordered(PARALLEL_LAYERS);
+        let stop = tokio::sync::watch::Sender::new(false);
+        let transfers: Vec<_> = missing
+            .into_iter()
+            .map(|(diff_id, index, layer)| {
+                let stop = stop.subscribe();
+                self.fetch_layer(registry, ingest, LayerTransfer { layer, diff_id, index, stop })
+            })
+            .collect();
+        let mut transfers = futures::stream::iter(transfers).buffer_unordered(PARALLEL_LAYERS);
         let mut fresh = Vec::new();
-        while let Some(layer) = transfers.next().await {
-            fresh.push(layer?);
+        let mut failure = None;
+        // After a failure the others are told to stop and waited for, so that nothing writes any more when this ends.
+        while let Some(outcome) = transfers.next().await {
+            match outcome {
+                Ok(layer) => fresh.extend(layer),
+                Err(error) => {
+                    stop.send_replace(true);
+                    failure.get_or_insert(error);
+                }
+            }
         }
-        Ok(fresh)
+        failure.map_or(Ok(fresh), Err)
     }
 
+    /// `None`: told to stop.
     async fn fetch_layer(
         &self,
         registry: &Registry,
         ingest: &Arc<Ingest>,
-        layer: &Descriptor,
-        diff_id: Digest,
-        index: usize,
-    ) -> Result<crate::store::FreshLayer, PullImageError> {
+        transfer: LayerTransfer<'_>,
+    ) -> Result<Option<FreshLayer>, PullImageError> {
+        let LayerTransfer { layer, diff_id, index, mut stop } = transfer;
         let path = ingest.blob(layer.digest).with_extension(index.to_string());
-        blob::download(registry, layer, &path, &*self.options.progress).await?;
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return Ok(None),
+            downloaded = blob::download(registry, layer, &path, &*self.options.progress) => downloaded?,
+        }
         self.report(TransferEvent::Unpacking { layer: layer.digest });
         let directory = ingest.layer(index);
         // The task owns a share of the ingest directory: it is not removed while a cancelled pull still writes there.
@@ -530,11 +555,11 @@ impl Pull<'_> {
         for notice in &unpacked.unpacked.notices {
             tracing::debug!(image = %self.reference, layer = %layer.digest, %notice, "part of a layer was left out");
         }
-        Ok(crate::store::FreshLayer {
+        Ok(Some(FreshLayer {
             diff_id,
             directory,
             implied_directories: unpacked.unpacked.implied_directories,
-        })
+        }))
     }
 
     async fn in_background<T: Send + 'static>(

@@ -284,8 +284,7 @@ mod tests {
         for text in ["-a.b/c", "a..b/c", "a.b:99999/c", "a.b:/c", "[::1/c", "[zz]:1/c", "../a"] {
             assert!(matches!(Reference::parse(text), Err(ReferenceError::Domain(_))), "{text}");
         }
-        for text in ["/", "a//b", "a/", ".a", "a.", "a...b", "a___b", "a b", "a/../../b", "é", "a\0b"]
-        {
+        for text in ["/", "a//b", "a/", ".a", "a.", "a...b", "a___b", "a b", "a/../../b", "é", "a\0b"] {
             assert!(matches!(Reference::parse(text), Err(ReferenceError::Repository(_))), "{text}");
         }
     }

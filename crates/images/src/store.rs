@@ -138,10 +138,15 @@ impl ImageStore {
         std::fs::create_dir_all(directory).map_err(failed("create", directory))?;
         let directory = directory.canonicalize().map_err(failed("find", directory))?;
         record::restrict(&directory)?;
-        for name in ["blobs/sha256", "layers", "images", "references", "holds", "ingest", "quarantine"] {
+        for name in ["quarantine", "blobs/sha256", "layers", "images", "references", "holds", "ingest"] {
             let path = directory.join(name);
             match std::fs::symlink_metadata(&path) {
                 Ok(found) if found.is_dir() => continue,
+                // A file in place of the very directory for such files.
+                Ok(_) if name == "quarantine" => {
+                    let aside = directory.join("quarantine.0");
+                    std::fs::rename(&path, &aside).map_err(failed("set aside", &path))?;
+                }
                 Ok(_) => record::set_aside(&directory, &path),
                 Err(_) => {}
             }

@@ -34,7 +34,9 @@ fn is_absent(path: impl AsRef<Path>) -> bool {
 }
 
 fn is_whiteout(path: impl AsRef<Path>) -> bool {
-    path.as_ref().symlink_metadata().is_ok_and(|found| found.file_type().is_char_device() && found.rdev() == 0)
+    path.as_ref()
+        .symlink_metadata()
+        .is_ok_and(|found| found.file_type().is_char_device() && found.rdev() == 0)
 }
 
 fn attribute(path: impl AsRef<Path>, name: &str) -> Option<Vec<u8>> {
@@ -75,7 +77,9 @@ fn traversal() -> Vec<Case> {
         ),
         (
             "absolute path lands inside",
-            |outer| TarMaker::new().pax(&[("path", format!("{outer}/escape").as_bytes())]).file("f", "x").build(),
+            |outer| {
+                TarMaker::new().pax(&[("path", format!("{outer}/escape").as_bytes())]).file("f", "x").build()
+            },
             Contained(|layer, _| {
                 let outer = layer.parent().unwrap().strip_prefix("/").unwrap();
                 assert_eq!(content(layer.join(outer).join("escape")), "x");
@@ -171,9 +175,7 @@ fn links() -> Vec<Case> {
         ),
         (
             "file in place of a link to a file outside",
-            |outer| {
-                TarMaker::new().symlink("link", format!("{outer}/canary")).file("link", "x").build()
-            },
+            |outer| TarMaker::new().symlink("link", format!("{outer}/canary")).file("link", "x").build(),
             Contained(|layer, _| {
                 assert!(!is_link(layer.join("link")));
                 assert_eq!(content(layer.join("link")), "x");
@@ -181,7 +183,9 @@ fn links() -> Vec<Case> {
         ),
         (
             "directory in place of a link",
-            |outer| TarMaker::new().symlink("link", outer).directory("link/").file("link/canary", "x").build(),
+            |outer| {
+                TarMaker::new().symlink("link", outer).directory("link/").file("link/canary", "x").build()
+            },
             Contained(|layer, _| assert_eq!(content(layer.join("link/canary")), "x")),
         ),
         (
@@ -229,7 +233,11 @@ fn hard_links() -> Vec<Case> {
             |outer| TarMaker::new().hard_link("a", format!("{outer}/canary")).build(),
             Refused("not in the layer"),
         ),
-        ("hard link to /etc/passwd", |_| TarMaker::new().hard_link("a", "/etc/passwd").build(), Refused("not in the layer")),
+        (
+            "hard link to /etc/passwd",
+            |_| TarMaker::new().hard_link("a", "/etc/passwd").build(),
+            Refused("not in the layer"),
+        ),
         (
             "hard link through a link",
             |outer| TarMaker::new().symlink("d", outer).hard_link("a", "d/canary").build(),
@@ -238,15 +246,27 @@ fn hard_links() -> Vec<Case> {
         (
             "hard link to a link, then written",
             |outer| {
-                TarMaker::new().symlink("s", format!("{outer}/canary")).hard_link("h", "s").file("h", "x").build()
+                TarMaker::new()
+                    .symlink("s", format!("{outer}/canary"))
+                    .hard_link("h", "s")
+                    .file("h", "x")
+                    .build()
             },
             Contained(|layer, _| {
                 assert!(is_link(layer.join("s")));
                 assert_eq!(content(layer.join("h")), "x");
             }),
         ),
-        ("hard link to a directory", |_| TarMaker::new().directory("d/").hard_link("a", "d").build(), Refused("unusable")),
-        ("hard link to itself", |_| TarMaker::new().file("a", "x").hard_link("a", "a").build(), Refused("unusable")),
+        (
+            "hard link to a directory",
+            |_| TarMaker::new().directory("d/").hard_link("a", "d").build(),
+            Refused("unusable"),
+        ),
+        (
+            "hard link to itself",
+            |_| TarMaker::new().file("a", "x").hard_link("a", "a").build(),
+            Refused("unusable"),
+        ),
         (
             "hard link to itself through a link",
             |_| {
@@ -259,7 +279,11 @@ fn hard_links() -> Vec<Case> {
             },
             Contained(|layer, _| assert_eq!(content(layer.join("d/a")), "x")),
         ),
-        ("hard link to nothing", |_| TarMaker::new().hard_link("a", "b").build(), Refused("not in the layer")),
+        (
+            "hard link to nothing",
+            |_| TarMaker::new().hard_link("a", "b").build(),
+            Refused("not in the layer"),
+        ),
         ("hard link to an empty name", |_| TarMaker::new().hard_link("a", "").build(), Refused("unusable")),
         ("hard link to the root", |_| TarMaker::new().hard_link("a", "/").build(), Refused("unusable")),
         (
@@ -295,8 +319,16 @@ fn hard_links() -> Vec<Case> {
 fn whiteouts() -> Vec<Case> {
     vec![
         ("whiteout of nothing", |_| TarMaker::new().file(".wh.", "").build(), Refused("malformed whiteout")),
-        ("whiteout of the directory", |_| TarMaker::new().file("a/.wh..", "").build(), Refused("malformed whiteout")),
-        ("whiteout of the parent", |_| TarMaker::new().file("a/.wh...", "").build(), Refused("malformed whiteout")),
+        (
+            "whiteout of the directory",
+            |_| TarMaker::new().file("a/.wh..", "").build(),
+            Refused("malformed whiteout"),
+        ),
+        (
+            "whiteout of the parent",
+            |_| TarMaker::new().file("a/.wh...", "").build(),
+            Refused("malformed whiteout"),
+        ),
         (
             "whiteout",
             |_| TarMaker::new().file("a/.wh.b", "").build(),
@@ -375,7 +407,9 @@ fn nodes_and_attributes() -> Vec<Case> {
     vec![
         (
             "memory device",
-            |_| TarMaker::new().entry(HeaderMaker::new(b'3', "dev/mem").device(1, 1).mode(0o666), b"").build(),
+            |_| {
+                TarMaker::new().entry(HeaderMaker::new(b'3', "dev/mem").device(1, 1).mode(0o666), b"").build()
+            },
             Contained(|layer, unpacked| {
                 assert!(is_absent(layer.join("dev/mem")));
                 assert_eq!(unpacked.notices[0].to_string(), "device node \"dev/mem\" left out");
@@ -425,7 +459,10 @@ fn nodes_and_attributes() -> Vec<Case> {
             "attribute that makes opaque",
             |_| {
                 TarMaker::new()
-                    .pax(&[("SCHILY.xattr.trusted.overlay.opaque", b"y"), ("SCHILY.xattr.user.overlay.opaque", b"y")])
+                    .pax(&[
+                        ("SCHILY.xattr.trusted.overlay.opaque", b"y"),
+                        ("SCHILY.xattr.user.overlay.opaque", b"y"),
+                    ])
                     .directory("d/")
                     .build()
             },
@@ -460,8 +497,16 @@ fn nodes_and_attributes() -> Vec<Case> {
 fn lies() -> Vec<Case> {
     vec![
         ("PAX size beyond the end", |_| with_record("size", b"100000"), Refused("cut off")),
-        ("PAX size beyond all numbers", |_| with_record("size", b"18446744073709551616"), Refused("not a usable number")),
-        ("PAX size of 2^64-1", |_| with_record("size", b"18446744073709551615"), Refused("not a usable number")),
+        (
+            "PAX size beyond all numbers",
+            |_| with_record("size", b"18446744073709551616"),
+            Refused("not a usable number"),
+        ),
+        (
+            "PAX size of 2^64-1",
+            |_| with_record("size", b"18446744073709551615"),
+            Refused("not a usable number"),
+        ),
         ("PAX size below zero", |_| with_record("size", b"-1"), Refused("not a usable number")),
         ("PAX size in letters", |_| with_record("size", b"1k"), Refused("not a usable number")),
         (
@@ -489,10 +534,26 @@ fn lies() -> Vec<Case> {
             },
             Contained(|layer, _| assert_eq!(content(layer.join("shown")), "x")),
         ),
-        ("record longer than its header", |_| TarMaker::new().pax_bytes(b"99 path=x\n").file("f", "").build(), Refused("damaged extended")),
-        ("record without an end", |_| TarMaker::new().pax_bytes(b"9 path=xy").file("f", "").build(), Refused("damaged extended")),
-        ("record without a value", |_| TarMaker::new().pax_bytes(b"8 path \n").file("f", "").build(), Refused("damaged extended")),
-        ("record of length zero", |_| TarMaker::new().pax_bytes(b"0 path=x\n").file("f", "").build(), Refused("damaged extended")),
+        (
+            "record longer than its header",
+            |_| TarMaker::new().pax_bytes(b"99 path=x\n").file("f", "").build(),
+            Refused("damaged extended"),
+        ),
+        (
+            "record without an end",
+            |_| TarMaker::new().pax_bytes(b"9 path=xy").file("f", "").build(),
+            Refused("damaged extended"),
+        ),
+        (
+            "record without a value",
+            |_| TarMaker::new().pax_bytes(b"8 path \n").file("f", "").build(),
+            Refused("damaged extended"),
+        ),
+        (
+            "record of length zero",
+            |_| TarMaker::new().pax_bytes(b"0 path=x\n").file("f", "").build(),
+            Refused("damaged extended"),
+        ),
         (
             "extended header of 2 MiB",
             |_| TarMaker::new().pax_bytes(&vec![b'a'; 2 << 20]).file("f", "").build(),
@@ -527,11 +588,31 @@ fn lies() -> Vec<Case> {
 
 fn structure() -> Vec<Case> {
     vec![
-        ("wrong sum", |_| TarMaker::new().entry(HeaderMaker::new(b'0', "f").damaged(), b"").build(), Refused("header at byte 0")),
-        ("noise", |_| (0..4096_u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8).collect(), Refused("header at byte 0")),
-        ("cut in a header", |_| TarMaker::new().file("f", "").build_cut()[..300].to_vec(), Refused("cut off")),
-        ("cut in content", |_| TarMaker::new().file("f", [b'x'; 2000]).build_cut()[..1500].to_vec(), Refused("cut off")),
-        ("cut in padding", |_| TarMaker::new().file("f", "x").build_cut()[..700].to_vec(), Refused("cut off")),
+        (
+            "wrong sum",
+            |_| TarMaker::new().entry(HeaderMaker::new(b'0', "f").damaged(), b"").build(),
+            Refused("header at byte 0"),
+        ),
+        (
+            "noise",
+            |_| (0..4096_u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8).collect(),
+            Refused("header at byte 0"),
+        ),
+        (
+            "cut in a header",
+            |_| TarMaker::new().file("f", "").build_cut()[..300].to_vec(),
+            Refused("cut off"),
+        ),
+        (
+            "cut in content",
+            |_| TarMaker::new().file("f", [b'x'; 2000]).build_cut()[..1500].to_vec(),
+            Refused("cut off"),
+        ),
+        (
+            "cut in padding",
+            |_| TarMaker::new().file("f", "x").build_cut()[..700].to_vec(),
+            Refused("cut off"),
+        ),
         (
             "no end marker",
             |_| TarMaker::new().file("f", "x").build_cut(),
@@ -553,7 +634,11 @@ fn structure() -> Vec<Case> {
         ("sparse file", |_| TarMaker::new().entry(HeaderMaker::new(b'S', "f"), b"").build(), Refused("'S'")),
         ("sparse file by PAX", |_| with_record("GNU.sparse.major", b"1"), Refused("'S'")),
         ("unknown kind", |_| TarMaker::new().entry(HeaderMaker::new(b'Z', "f"), b"").build(), Refused("'Z'")),
-        ("continued file", |_| TarMaker::new().entry(HeaderMaker::new(b'M', "f"), b"").build(), Refused("'M'")),
+        (
+            "continued file",
+            |_| TarMaker::new().entry(HeaderMaker::new(b'M', "f"), b"").build(),
+            Refused("'M'"),
+        ),
         (
             "size below zero",
             |_| TarMaker::new().entry(HeaderMaker::new(b'0', "f").field(124, 12, &[0xff; 12]), b"").build(),
@@ -566,7 +651,11 @@ fn structure() -> Vec<Case> {
         ),
         (
             "size that is no octal number",
-            |_| TarMaker::new().entry(HeaderMaker::new(b'0', "f").field(124, 12, b"0000000009x\0"), b"").build(),
+            |_| {
+                TarMaker::new()
+                    .entry(HeaderMaker::new(b'0', "f").field(124, 12, b"0000000009x\0"), b"")
+                    .build()
+            },
             Refused("size"),
         ),
         (
@@ -586,17 +675,27 @@ fn structure() -> Vec<Case> {
         ),
         (
             "one entry more than allowed",
-            |_| (0..1001).fold(TarMaker::new(), |archive, index| archive.file(format!("{index}"), "")).build(),
+            |_| {
+                (0..1001).fold(TarMaker::new(), |archive, index| archive.file(format!("{index}"), "")).build()
+            },
             Refused("more than 1000 entries"),
         ),
         (
             "one directory more than allowed",
-            |_| (0..101).fold(TarMaker::new(), |archive, index| archive.directory(format!("{index}/"))).build(),
+            |_| {
+                (0..101)
+                    .fold(TarMaker::new(), |archive, index| archive.directory(format!("{index}/")))
+                    .build()
+            },
             Refused("more than 100 directories"),
         ),
         (
             "implied directories count too",
-            |_| (0..101).fold(TarMaker::new(), |archive, index| archive.file(format!("{index}/f"), "")).build(),
+            |_| {
+                (0..101)
+                    .fold(TarMaker::new(), |archive, index| archive.file(format!("{index}/f"), ""))
+                    .build()
+            },
             Refused("more than 100 directories"),
         ),
         (
@@ -619,15 +718,27 @@ fn structure() -> Vec<Case> {
                 assert_eq!(fs::read_dir(layer).unwrap().count(), 1);
             }),
         ),
-        ("file in place of a full directory", |_| TarMaker::new().file("d/f", "").file("d", "").build(), Refused("not empty")),
+        (
+            "file in place of a full directory",
+            |_| TarMaker::new().file("d/f", "").file("d", "").build(),
+            Refused("not empty"),
+        ),
         (
             "directory in place of a file",
             |_| TarMaker::new().file("d", "x").directory("d/").file("d/f", "x").build(),
             Contained(|layer, _| assert_eq!(content(layer.join("d/f")), "x")),
         ),
-        ("file below a file", |_| TarMaker::new().file("d", "x").file("d/f", "x").build(), Refused("not a directory")),
+        (
+            "file below a file",
+            |_| TarMaker::new().file("d", "x").file("d/f", "x").build(),
+            Refused("not a directory"),
+        ),
         ("file in place of the root", |_| TarMaker::new().file(".", "x").build(), Refused("root directory")),
-        ("link in place of the root", |outer| TarMaker::new().symlink("/", outer).build(), Refused("root directory")),
+        (
+            "link in place of the root",
+            |outer| TarMaker::new().symlink("/", outer).build(),
+            Refused("root directory"),
+        ),
         ("entry without a name", |_| TarMaker::new().file("", "x").build(), Refused("root directory")),
         (
             "root as a directory",
@@ -672,12 +783,18 @@ fn every_hostile_layer_is_answered_as_written_and_stays_inside() {
                     failures.push(format!("{name}: unpacked, but not as expected"));
                 }
             }
-            (Refused(text), other) => failures.push(format!("{name}: refusal with {text:?} expected, got {other:?}")),
+            (Refused(text), other) => {
+                failures.push(format!("{name}: refusal with {text:?} expected, got {other:?}"))
+            }
             (Contained(_), other) => failures.push(format!("{name}: should unpack, got {other:?}")),
         }
         let after = outer.join("canary").metadata().unwrap();
         assert_eq!(content(outer.join("canary")), "untouched", "{name}");
-        assert_eq!((before.ino(), before.nlink(), before.mode()), (after.ino(), after.nlink(), after.mode()), "{name}");
+        assert_eq!(
+            (before.ino(), before.nlink(), before.mode()),
+            (after.ino(), after.nlink(), after.mode()),
+            "{name}"
+        );
         assert_eq!(fs::read_dir(&outer).unwrap().count(), 2, "{name}: something was written outside");
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -688,7 +805,11 @@ fn an_honest_layer_keeps_everything() {
     let layer = TarMaker::new()
         .entry(HeaderMaker::new(b'5', "bin/").modified(1_000_000_000), b"")
         .file_with(HeaderMaker::new(b'0', "bin/su").mode(0o4755).owner(0, 7), "program")
-        .pax(&[("SCHILY.xattr.user.note", b"a\nb\0c"), ("mtime", b"1234567890.5"), ("path", "bin/größe".as_bytes())])
+        .pax(&[
+            ("SCHILY.xattr.user.note", b"a\nb\0c"),
+            ("mtime", b"1234567890.5"),
+            ("path", "bin/größe".as_bytes()),
+        ])
         .file("f", "x")
         .long(b'L', &[&b"bin/"[..], &[b'n'; 200]].concat())
         .file("f", "long")
@@ -702,7 +823,10 @@ fn an_honest_layer_keeps_everything() {
     let su = root.join("bin/su").metadata().unwrap();
     assert_eq!((su.mode() & 0o7777, su.nlink(), su.mtime()), (0o4755, 2, 1_700_000_000));
     let named = root.join("bin/größe");
-    assert_eq!((named.metadata().unwrap().mtime(), named.metadata().unwrap().mtime_nsec()), (1_234_567_890, 500_000_000));
+    assert_eq!(
+        (named.metadata().unwrap().mtime(), named.metadata().unwrap().mtime_nsec()),
+        (1_234_567_890, 500_000_000)
+    );
     assert_eq!(attribute(&named, "user.note").as_deref(), Some(&b"a\nb\0c"[..]));
     assert_eq!(content(root.join("bin").join("n".repeat(200))), "long");
     assert_eq!(root.join("bin").metadata().unwrap().mtime(), 1_000_000_000, "set after its children");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ingest::remove_tree;
 use super::record::{HoldRecord, ImageRecord, LayerName, set_aside};
@@ -131,6 +132,7 @@ impl ImageStore {
 
     /// Moves layers and configurations that nothing needs out of sight. The caller holds the lock for removal.
     fn take_unused(&self, removed: &mut Removed) -> Result<Vec<PathBuf>, StoreError> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
         let mut images = BTreeSet::new();
         let mut used: BTreeSet<LayerName> = BTreeSet::new();
         for path in self.files("images") {
