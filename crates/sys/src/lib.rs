@@ -16,4 +16,4 @@ pub use device_filter::{DeviceAccess, DeviceFilterError, DeviceKind, DeviceRule,
 pub use fork::{ChildProcess, ForkError, Forked, NewNamespaces, exit_now, fork_process};
 pub use mount_attributes::{MountAttributes, MountChange, Propagation, change_mount};
 pub use seccomp_filter::{FilterInstruction, InstallFilterError, install_filter};
-pub use signals::reset_signals;
+pub use signals::{reset_signals, send_signal};

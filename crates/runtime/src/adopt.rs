@@ -1,0 +1,167 @@
+//! Taking over what an earlier life of the runtime left on the disk and running.
+//!
+//! A sandbox whose shim answers goes on. One whose shim is gone is kept as not ready, its containers as ended. One that
+//! was never finished is removed. What cannot be read is set aside: never deleted, never a reason not to start.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use cri::v1::{ContainerConfig, PodSandboxConfig};
+use prost::Message as _;
+
+use crate::container::{Container, ContainerRecord, Phase};
+use crate::launch::{StartRecord, files};
+use crate::runtime::{Runtime, read_exit};
+use crate::sandbox::{self, Sandbox, SandboxRecord, Standing, record_path};
+use crate::shim_link;
+use crate::state_files;
+
+impl Runtime {
+    pub(crate) async fn adopt(&self) {
+        let directory = self.state.sandboxes_directory();
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) => {
+                tracing::warn!(path = %directory.display(), %error, "the sandboxes cannot be listed; none is adopted");
+                return;
+            }
+        };
+        for entry in entries.filter_map(Result::ok) {
+            self.adopt_sandbox(&entry.path()).await;
+        }
+        let known: BTreeSet<String> = self
+            .state
+            .sandboxes()
+            .iter()
+            .map(|sandbox| sandbox.record())
+            .filter(|record| !record.stopped)
+            .map(|record| record.id)
+            .collect();
+        match self.state.network.retain_pods(known).await {
+            Ok(removed) if removed.is_empty() => {}
+            Ok(removed) => {
+                tracing::warn!(pods = removed.len(), "networks of pods that are gone were removed")
+            }
+            Err(error) => tracing::warn!(%error, "networks of pods that are gone could not be removed"),
+        }
+    }
+
+    async fn adopt_sandbox(&self, directory: &Path) {
+        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let record = match state_files::read_json::<SandboxRecord>(&record_path(directory)) {
+            Ok(Some(record)) if record.id == name => record,
+            Ok(None) if directory.join(crate::protocol::files::SPEC).exists() || is_empty(directory) => {
+                tracing::warn!(sandbox = %name, "a sandbox was never finished; what there is of it is removed");
+                return self.discard_sandbox(&name, directory).await;
+            }
+            Ok(_) => return self.set_aside(directory, "its record is missing or of another sandbox").await,
+            Err(error) => return self.set_aside(directory, &error.to_string()).await,
+        };
+        let config_path = directory.join(sandbox::files::CONFIG);
+        let config = match fs::read(&config_path).map(|content| PodSandboxConfig::decode(content.as_slice()))
+        {
+            Ok(Ok(config)) => config,
+            Ok(Err(error)) => return self.set_aside(directory, &error.to_string()).await,
+            Err(error) => return self.set_aside(directory, &error.to_string()).await,
+        };
+        let id = record.id.clone();
+        let stopped = record.stopped;
+        let sandbox = Arc::new(Sandbox::new(directory.to_owned(), config, record, Standing::NotReady));
+        self.state.add_sandbox(Arc::clone(&sandbox));
+        self.adopt_containers(&sandbox);
+        if stopped {
+            self.state.shim_gone(&id);
+            return;
+        }
+        // Connected after the containers are known: what ends from now on is an event about one of them.
+        match shim_link::connect(directory, self.state.event_handler(id.clone())).await {
+            Ok(link) => {
+                sandbox.set_standing(Standing::Ready(link));
+                // What ended between reading the disk and connecting was written down before anybody was told.
+                for container in self.state.containers_of(&id) {
+                    if !matches!(container.phase(), Phase::Exited { .. })
+                        && let Some(exit) = read_exit(&container)
+                    {
+                        self.state.container_exited(&container.record.id, exit);
+                    }
+                }
+            }
+            Err(_) => {
+                tracing::warn!(sandbox = %id, "a pod's shim is gone; its containers are marked as ended");
+                self.state.shim_gone(&id);
+            }
+        }
+    }
+
+    fn adopt_containers(&self, sandbox: &Sandbox) {
+        let Ok(entries) = fs::read_dir(sandbox.containers_directory()) else { return };
+        for entry in entries.filter_map(Result::ok) {
+            let directory = entry.path();
+            let adopted = read_container(&directory);
+            match adopted {
+                Ok(Some(container)) => self.state.add_container(Arc::new(container)),
+                Ok(None) => {
+                    // Its creation was never answered, so nobody knows its name.
+                    if let Err(error) = fs::remove_dir_all(&directory) {
+                        tracing::warn!(path = %directory.display(), %error, "a half-made container could not be removed");
+                    }
+                }
+                Err(problem) => {
+                    let quarantine = self.state.quarantine_directory();
+                    match state_files::quarantine(&directory, &quarantine) {
+                        Ok(moved) => tracing::warn!(
+                            from = %directory.display(), to = %moved.display(), %problem,
+                            "a damaged container was set aside"
+                        ),
+                        Err(error) => {
+                            tracing::warn!(path = %directory.display(), %error, "a damaged container was left where it is");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves a sandbox that cannot be read away. Its processes, if there are any, are left alone: we do not know whose
+    /// they are.
+    async fn set_aside(&self, directory: &Path, problem: &str) {
+        if let Ok(link) = shim_link::connect(directory, |_| {}).await {
+            // An idle shim ends; one with containers refuses, and the containers live on.
+            let _ = link.call(crate::protocol::Call::Quit).await;
+        }
+        match state_files::quarantine(directory, &self.state.quarantine_directory()) {
+            Ok(moved) => tracing::warn!(
+                from = %directory.display(), to = %moved.display(), problem,
+                "a damaged sandbox was set aside"
+            ),
+            Err(error) => {
+                tracing::warn!(path = %directory.display(), problem, %error, "a damaged sandbox was left where it is");
+            }
+        }
+    }
+}
+
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// `None` when the container never came to be; an error when it cannot be read.
+fn read_container(directory: &Path) -> Result<Option<Container>, String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let record: Option<ContainerRecord> =
+        state_files::read_json(&directory.join(files::CONTAINER)).map_err(|error| text(&error))?;
+    let Some(record) = record else { return Ok(None) };
+    let config = fs::read(directory.join(files::CONFIG)).map_err(|error| text(&error))?;
+    let config = ContainerConfig::decode(config.as_slice()).map_err(|error| text(&error))?;
+    let started: Option<StartRecord> =
+        state_files::read_json(&directory.join(files::STARTED)).map_err(|error| text(&error))?;
+    let exit = state_files::read_json(&directory.join(files::EXIT)).map_err(|error| text(&error))?;
+    let phase = match (exit, started) {
+        (Some(exit), started) => Phase::Exited { started, exit },
+        (None, Some(started)) => Phase::Running(started),
+        (None, None) => Phase::Created,
+    };
+    Ok(Some(Container::new(directory.to_owned(), config, record, phase)))
+}

@@ -1,0 +1,111 @@
+//! A container as the daemon knows it.
+//!
+//! ```text
+//! Created --start--> Running --exit--> Exited
+//!    +----------------(start failed, removed shim)--^
+//! ```
+
+use std::path::PathBuf;
+
+use cri::v1::{ContainerConfig, ContainerState, LinuxContainerResources};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::launch::{ExitRecord, StartRecord};
+
+/// What has to be known of a container after a restart, besides its configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ContainerRecord {
+    pub(crate) id: String,
+    pub(crate) sandbox: String,
+    /// Nanoseconds since 1970.
+    pub(crate) created_at: i64,
+    /// Digest of the image's configuration.
+    pub(crate) image_id: String,
+    /// Name with digest, when the image has one; else its identity.
+    pub(crate) image_ref: String,
+    pub(crate) stop_signal: i32,
+    pub(crate) cgroup: String,
+    /// Empty when nothing is logged.
+    pub(crate) log_path: String,
+}
+
+/// Where a container is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Created,
+    Running(StartRecord),
+    Exited { started: Option<StartRecord>, exit: ExitRecord },
+}
+
+impl Phase {
+    pub(crate) fn state(&self) -> ContainerState {
+        match self {
+            Self::Created => ContainerState::ContainerCreated,
+            Self::Running(_) => ContainerState::ContainerRunning,
+            Self::Exited { .. } => ContainerState::ContainerExited,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Running(_) => "running",
+            Self::Exited { .. } => "exited",
+        }
+    }
+}
+
+/// One container.
+#[derive(Debug)]
+pub(crate) struct Container {
+    pub(crate) directory: PathBuf,
+    pub(crate) config: ContainerConfig,
+    pub(crate) record: ContainerRecord,
+    phase: watch::Sender<Phase>,
+    /// Changed by `UpdateContainerResources`.
+    resources: std::sync::Mutex<LinuxContainerResources>,
+}
+
+impl Container {
+    pub(crate) fn new(
+        directory: PathBuf,
+        config: ContainerConfig,
+        record: ContainerRecord,
+        phase: Phase,
+    ) -> Self {
+        let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone()).unwrap_or_default();
+        let (phase, _) = watch::channel(phase);
+        Self { directory, config, record, phase, resources: std::sync::Mutex::new(resources) }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    /// Moves on; an ended container stays ended. False when nothing changed.
+    pub(crate) fn advance(&self, next: Phase) -> bool {
+        self.phase.send_if_modified(|phase| match phase {
+            Phase::Exited { .. } => false,
+            Phase::Created | Phase::Running(_) => {
+                *phase = next;
+                true
+            }
+        })
+    }
+
+    /// Completes when the container has ended.
+    pub(crate) async fn ended(&self) {
+        let mut phase = self.phase.subscribe();
+        // The sender lives in this very container.
+        let _ = phase.wait_for(|phase| matches!(phase, Phase::Exited { .. })).await;
+    }
+
+    pub(crate) fn resources(&self) -> LinuxContainerResources {
+        crate::sandbox::lock(&self.resources).clone()
+    }
+
+    pub(crate) fn set_resources(&self, resources: LinuxContainerResources) {
+        *crate::sandbox::lock(&self.resources) = resources;
+    }
+}
