@@ -136,13 +136,16 @@ fn namespace_of<'a>(object: &'a InputObject, settings: &'a Settings) -> &'a str 
 struct FileOf<'i> {
     name: &'i str,
     text: &'i str,
+    /// Whether what stands there may be shown.
+    is_secret: bool,
 }
 
 impl<'i> FileOf<'i> {
     fn new(input: &'i Input, object: &InputObject) -> Self {
         let file = &input.files[object.file];
         // The parser has accepted it, so it is text.
-        Self { name: &file.name, text: std::str::from_utf8(&file.text).unwrap_or_default() }
+        let text = std::str::from_utf8(&file.text).unwrap_or_default();
+        Self { name: &file.name, text, is_secret: object.kind == "Secret" }
     }
 
     fn place(&self, span: Span) -> Place {
@@ -150,7 +153,10 @@ impl<'i> FileOf<'i> {
     }
 
     fn mistake(&self, mistake: super::decode::DecodeMistake) -> Mistake {
-        let place = self.place(mistake.span);
+        let mut place = self.place(mistake.span);
+        if self.is_secret {
+            place = Place { text: String::new(), range: 0..0, ..place };
+        }
         let written = &place.text[place.range.clone()];
         let hint = match mistake.wants_quotes && !written.is_empty() {
             true => format!("put it in quotes: \"{written}\""),

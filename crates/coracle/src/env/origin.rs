@@ -18,7 +18,9 @@ pub(super) fn origin_text(origin: &OriginRecord) -> String {
         OriginRecord::Value { index } => format!("env[{index}] value"),
         OriginRecord::FieldRef { index, field_path } => format!("env[{index}] fieldRef {field_path}"),
         OriginRecord::ResourceFieldRef { index, container, resource, divisor } => {
-            let divisor = divisor.as_ref().map(|divisor| format!(" / {divisor}")).unwrap_or_default();
+            // An API server writes a divisor that is not set as 0.
+            let divisor = divisor.as_ref().filter(|divisor| *divisor != "0");
+            let divisor = divisor.map(|divisor| format!(" / {divisor}")).unwrap_or_default();
             format!("env[{index}] resourceFieldRef {resource} of {container}{divisor}")
         }
         OriginRecord::ConfigMapKeyRef { index, name, key, resource_version } => {

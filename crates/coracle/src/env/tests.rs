@@ -250,6 +250,17 @@ fn a_mistake_in_a_source_does_not_hide_the_pods() {
 }
 
 #[test]
+fn a_mistake_in_a_secret_shows_its_place_and_nothing_of_it() {
+    let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: m}\nstringData:\n  PIN: 48151623\n";
+    let explanation = explanation(text);
+    let shown = mistakes(&explanation).join("\n");
+    assert!(shown.contains("f.yaml:5:8") && shown.contains("put the value in quotes"), "{shown}");
+    assert!(!shown.contains("48151623"), "{shown}");
+    let text = text.replace("stringData", "data").replace("48151623", "\"not base64 48151623\"");
+    assert!(!mistakes(&super::tests::explanation(&text)).join("\n").contains("48151623"));
+}
+
+#[test]
 fn every_kind_with_a_template_is_explained() {
     let spec = "{containers: [{name: c, env: [{name: A, value: $(NOPE)}]}]}";
     for (api_version, kind, path) in [
