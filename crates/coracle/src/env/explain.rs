@@ -8,7 +8,8 @@ use environment::record::{
     VariableRecord,
 };
 use environment::{
-    Availability, ContainerView, Finding, Gates, Options, Reveal, RuntimeFacts, Severity, Sources, State,
+    Availability, ContainerView, Finding, FindingCode, Gates, Options, Reveal, RuntimeFacts, Severity,
+    Sources, State,
 };
 use manifest::{Document, Notice, Span};
 
@@ -246,7 +247,7 @@ impl Subject<'_> {
         let container_path = format!("{}.{}.", self.workload.spec_path, container.path_in_spec());
         for refusal in refusals.iter().filter(|refusal| refusal.field_path.starts_with(&container_path)) {
             let is_said = |each: &FindingRecord| {
-                each.severity == Severity::Error
+                (each.severity == Severity::Error || each.code == FindingCode::NameNotAccepted.as_str())
                     && each.code != refusal.code
                     && entry_of(&each.field_path) == entry_of(&refusal.field_path)
             };

@@ -34,7 +34,7 @@ pub(super) fn refusals(pod: &Pod, spec_path: &str, gates: FeatureGates) -> Vec<F
             field_path: error.field.replacen("spec", spec_path, 1),
             variable: None,
             message: error.body(),
-            hint: "the API server refuses an object like this".to_owned(),
+            hint: "mend the field: the API server would refuse the object".to_owned(),
             position: None,
         })
         .collect()
