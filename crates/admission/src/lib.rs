@@ -20,6 +20,7 @@ mod pod_spec;
 mod request;
 mod scalars;
 mod secret;
+mod selector;
 mod service;
 mod tree;
 mod workload;

@@ -15,6 +15,9 @@ use crate::tree::{is_set, items, items_mut, object_field, remove, text};
 /// Where programs look for the token of their service account.
 const TOKEN_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// Marks a pod that only mirrors one of a node's own: it cannot have a token.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// Volumes with this prefix hold that token.
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
@@ -26,8 +29,27 @@ const TOKEN_SECONDS: u32 = 3607;
 
 /// Adds what a new pod gets from the plug-ins that are always on: service account, tolerations, priority.
 pub(crate) fn admit(pod: &mut Value, request: &AdmissionRequest) {
-    let account = request.service_account.as_ref().unwrap_or(&Value::Null);
+    let is_mirror = is_set(&pod["metadata"]["annotations"][MIRROR]);
     let spec = &mut pod["spec"];
+    if !is_mirror {
+        use_service_account(spec, request);
+    }
+    bear_taints(spec);
+    if !is_set(&spec["priority"]) {
+        spec["priority"] = match text(&spec["priorityClassName"]) {
+            "system-node-critical" => 2_000_001_000,
+            "system-cluster-critical" => 2_000_000_000,
+            _ => 0,
+        }
+        .into();
+    }
+    if !is_set(&spec["preemptionPolicy"]) {
+        spec["preemptionPolicy"] = "PreemptLowerPriority".into();
+    }
+}
+
+fn use_service_account(spec: &mut Value, request: &AdmissionRequest) {
+    let account = request.service_account.as_ref().unwrap_or(&Value::Null);
     if text(&spec["serviceAccountName"]).is_empty() {
         spec["serviceAccountName"] = "default".into();
         spec["serviceAccount"] = "default".into();
@@ -41,18 +63,6 @@ pub(crate) fn admit(pod: &mut Value, request: &AdmissionRequest) {
         .unwrap_or(true);
     if automount {
         mount_token(spec);
-    }
-    bear_taints(spec);
-    if !is_set(&spec["priority"]) {
-        spec["priority"] = match text(&spec["priorityClassName"]) {
-            "system-node-critical" => 2_000_001_000,
-            "system-cluster-critical" => 2_000_000_000,
-            _ => 0,
-        }
-        .into();
-    }
-    if !is_set(&spec["preemptionPolicy"]) {
-        spec["preemptionPolicy"] = "PreemptLowerPriority".into();
     }
 }
 

@@ -3,6 +3,7 @@
 mod container;
 mod handler;
 mod resources;
+mod scheduling;
 mod security;
 mod settings;
 mod volume;
@@ -70,8 +71,10 @@ pub(crate) fn validate(
             errors.required(&path.child("imagePullSecrets").index(index).child("name"), "");
         }
     }
+    scheduling::affinity(errors, &path.child("affinity"), &spec["affinity"]);
     settings::dns_config(errors, &path.child("dnsConfig"), spec);
     settings::gates(errors, path, spec);
+    scheduling::spread(errors, &path.child("topologySpreadConstraints"), &spec["topologySpreadConstraints"]);
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
         if !text(&spec[name]).is_empty() {
             subdomain(errors, &path.child(name), text(&spec[name]));

@@ -7,6 +7,7 @@ use crate::errors::FieldErrors;
 use crate::metadata;
 use crate::path::Path;
 use crate::scalars::{labels, not_negative};
+use crate::selector::label_selector;
 use crate::tree::{entries, is_set, items, text};
 
 /// Where the template of a kind stands: as a JSON pointer and as a field path.
@@ -88,26 +89,8 @@ pub(crate) fn validate_restart_policy(errors: &mut FieldErrors, resource: &Resou
 }
 
 fn selector(errors: &mut FieldErrors, resource: &Resource, path: &Path, selector: &Value) {
-    labels(errors, &path.child("matchLabels"), &selector["matchLabels"]);
-    let expressions = items(&selector["matchExpressions"]);
-    for (index, expression) in expressions.iter().enumerate() {
-        let at = path.child("matchExpressions").index(index);
-        let values = items(&expression["values"]);
-        match text(&expression["operator"]) {
-            "In" | "NotIn" if values.is_empty() => {
-                errors.required(&at.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                errors.forbidden(
-                    &at.child("values"),
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                );
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.invalid(&at.child("operator"), other, "not a valid selector operator"),
-        }
-    }
-    if entries(&selector["matchLabels"]).is_empty() && expressions.is_empty() {
+    label_selector(errors, path, selector);
+    if entries(&selector["matchLabels"]).is_empty() && items(&selector["matchExpressions"]).is_empty() {
         let detail = format!("empty selector is invalid for {}", resource.singular);
         errors.invalid(path, selector.clone(), detail);
     }

@@ -462,3 +462,37 @@ fn a_thousand_problems_are_enough() {
     assert_eq!(errors.len(), 1001);
     assert_eq!(errors[1000], ": Too many: more than 1000 problems: the others are not shown");
 }
+
+#[test]
+fn affinity_and_spread() {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let node = |terms: Value| {
+        let errors = pod(json!({"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}}));
+        errors.into_iter().map(|error| error.replace("spec.affinity.nodeAffinity.", "")).collect::<Vec<_>>()
+    };
+    let no_term =
+        format!("{required}.nodeSelectorTerms: Required value: must have at least one node selector term");
+    let place = format!("{required}.nodeSelectorTerms[0].matchExpressions[0]");
+    let no_values =
+        format!("{place}.values: Required value: must be specified when `operator` is 'In' or 'NotIn'");
+    check(vec![
+        (node(json!([])), &[&no_term]),
+        (node(json!([{"matchExpressions": [{"key": "k", "operator": "In"}]}])), &[&no_values]),
+        (node(json!([{"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1"]}]}])), &[]),
+        (
+            pod(json!({"affinity": {"podAffinity": {required: [{"labelSelector": {}}]}}})),
+            &[
+                "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value: can not be empty",
+            ],
+        ),
+        (
+            pod(
+                json!({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "k", "whenUnsatisfiable": "X"}]}),
+            ),
+            &[
+                "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
+                "spec.topologySpreadConstraints[0].whenUnsatisfiable: Unsupported value: \"X\": supported values: \"DoNotSchedule\", \"ScheduleAnyway\"",
+            ],
+        ),
+    ]);
+}

@@ -151,3 +151,17 @@ fn a_service_keeps_its_address_and_node_port() {
     assert_eq!(new["spec"]["ports"][0]["nodePort"], Value::Null);
     assert_eq!(new["spec"]["externalTrafficPolicy"], Value::Null);
 }
+
+#[test]
+fn a_mirror_of_a_static_pod_gets_no_token() {
+    let resource = resource("", "v1", "pods").expect("a core resource");
+    let ty = builtin().type_for("v1", "Pod").expect("a built-in type");
+    let pod = json!({
+        "metadata": {"name": "p", "namespace": "default", "annotations": {"kubernetes.io/config.mirror": "x"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}
+    });
+    let mut pod = decode_value(ty, &pod, FieldValidation::Strict).expect("well-formed").value;
+    prepare_create(resource, &mut pod, &AdmissionRequest::default()).expect("valid");
+    assert_eq!(pod["spec"]["volumes"], Value::Null);
+    assert_eq!(pod["spec"]["serviceAccountName"], Value::Null);
+}
