@@ -120,13 +120,9 @@ impl Node {
             }
         };
         let store = open_store(&config, &directory)?;
-        let authority = match address {
-            None => None,
-            Some(_) => Some(
-                Authority::open(&directory.join("pki"))
-                    .map_err(|error| Failure::new(CANNOT_START, &error))?,
-            ),
-        };
+        // Also a node that does not listen has an authority: pods find its certificate in `kube-root-ca.crt`.
+        let authority =
+            Authority::open(&directory.join("pki")).map_err(|error| Failure::new(CANNOT_START, &error))?;
         let shutdown = CancellationToken::new();
         let connector = Arc::new(KubeletConnector::default());
         let server_config = ApiServerConfig {
@@ -137,7 +133,7 @@ impl Node {
             },
             advertise: address,
             hosts: config.names.clone(),
-            authority_pem: authority.as_ref().map(|authority| authority.certificate_pem().to_owned()),
+            authority_pem: Some(authority.certificate_pem().to_owned()),
             ..ApiServerConfig::default()
         };
         let server =
@@ -145,9 +141,9 @@ impl Node {
                 .await
                 .map_err(|error| Failure::new(CANNOT_START, &error))?;
         let mut tasks = tokio::task::JoinSet::new();
-        let kubeconfig = match (&authority, listener, address) {
-            (Some(authority), Some(listener), Some(address)) => Some(serve(
-                &config, &directory, authority, &server, listener, address, &shutdown, &mut tasks,
+        let kubeconfig = match (listener, address) {
+            (Some(listener), Some(address)) => Some(serve(
+                &config, &directory, &authority, &server, listener, address, &shutdown, &mut tasks,
             )?),
             _ => None,
         };
