@@ -1,0 +1,368 @@
+//! The API as a Rust client sees it: objects, conflicts, watches, deletion, pages; in memory and over TLS.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::time::Duration;
+
+use apiserver::Identity;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{Binding, ConfigMap, Namespace, Node, Pod, Secret, Service};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+use support::{Running, config_map, pod};
+
+fn typed<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("of this type")
+}
+
+fn code(error: &kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn what_every_cluster_has_is_there_at_once() {
+    let running = Running::start().await;
+    let client = running.tls_client().await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let names: Vec<String> = namespaces.list(&ListParams::default()).await.expect("a list").iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
+    let services: Api<Service> = Api::namespaced(client.clone(), "default");
+    let service = services.get("kubernetes").await.expect("there");
+    assert_eq!(service.spec.and_then(|spec| spec.cluster_ip).as_deref(), Some("10.43.0.1"));
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
+    let root = maps.get("kube-root-ca.crt").await.expect("there");
+    assert!(root.data.expect("data")["ca.crt"].starts_with("-----BEGIN CERTIFICATE"));
+    let version = client.apiserver_version().await.expect("a version");
+    assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"));
+}
+
+#[tokio::test]
+async fn writes_are_compared_and_swapped_by_resource_version() {
+    let running = Running::start().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
+    let params = PostParams::default();
+    let first = maps.create(&params, &typed(config_map("c"))).await.expect("created");
+    assert!(first.uid().is_some() && first.creation_timestamp().is_some() && first.metadata.generation.is_none());
+    assert_eq!(code(&maps.create(&params, &typed(config_map("c"))).await.expect_err("exists")), 409);
+    let mut changed = first.clone();
+    changed.data = Some([("k".to_owned(), "w".to_owned())].into());
+    let second = maps.replace("c", &params, &changed).await.expect("replaced");
+    assert_ne!(second.resource_version(), first.resource_version());
+    let error = maps.replace("c", &params, &changed).await.expect_err("stale");
+    assert_eq!(
+        error.to_string().contains("the object has been modified; please apply your changes to the latest version and try again"),
+        true,
+        "{error}"
+    );
+    let same = maps.replace("c", &params, &second).await.expect("no change");
+    assert_eq!(same.resource_version(), second.resource_version(), "what changes nothing is no new version");
+    changed.metadata.resource_version = None;
+    maps.replace("c", &params, &changed).await.expect("unconditional");
+    changed.metadata.uid = Some("other".to_owned());
+    assert_eq!(code(&maps.replace("c", &params, &changed).await.expect_err("another object")), 409);
+}
+
+#[tokio::test]
+async fn concurrent_patches_and_updates_lose_nothing() {
+    let running = Running::start().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
+    maps.create(&PostParams::default(), &typed(config_map("c"))).await.expect("created");
+    let mut tasks = Vec::new();
+    for writer in 0..8 {
+        let maps = maps.clone();
+        tasks.push(tokio::spawn(async move {
+            for count in 0..25 {
+                let patch = json!({"data": {format!("w{writer}-{count}"): "x"}});
+                maps.patch("c", &PatchParams::default(), &Patch::Merge(patch)).await.expect("patched");
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    let end = maps.get("c").await.expect("there");
+    assert_eq!(end.data.expect("data").len(), 201);
+}
+
+#[tokio::test]
+async fn the_three_patch_formats_work() {
+    let running = Running::start().await;
+    let pods: Api<Pod> = Api::default_namespaced(running.client(Identity::admin()));
+    pods.create(&PostParams::default(), &typed(pod("p"))).await.expect("created");
+    let params = PatchParams::default();
+    let strategic = json!({"metadata": {"labels": {"a": "1"}}, "spec": {"containers": [{"name": "main", "image": "other"}]}});
+    let patched = pods.patch("p", &params, &Patch::Strategic(strategic)).await.expect("patched");
+    let spec = patched.spec.as_ref().expect("a spec");
+    assert_eq!(spec.containers.len(), 1);
+    assert_eq!(spec.containers[0].image.as_deref(), Some("other"));
+    assert_eq!(patched.metadata.generation, Some(2), "a new spec is a new generation");
+    let merge = json!({"metadata": {"labels": {"a": null, "b": "2"}}});
+    let patched = pods.patch("p", &params, &Patch::Merge(merge)).await.expect("patched");
+    assert_eq!(patched.labels().iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(), ["b=2"]);
+    assert_eq!(patched.metadata.generation, Some(2));
+    let operations = serde_json::from_value(json!([{"op": "test", "path": "/metadata/labels/b", "value": "2"}, {"op": "add", "path": "/metadata/labels/c", "value": "3"}]));
+    let patched = pods.patch("p", &params, &Patch::<()>::Json(operations.expect("a patch"))).await.expect("patched");
+    assert_eq!(patched.labels().len(), 2);
+    let status = json!({"status": {"phase": "Running"}, "metadata": {"labels": {"c": "4"}}, "spec": {"nodeName": "forged"}});
+    let patched = pods.patch_status("p", &params, &Patch::Merge(status)).await.expect("patched");
+    assert_eq!(patched.status.expect("a status").phase.as_deref(), Some("Running"));
+    assert_eq!(patched.spec.expect("a spec").node_name, None, "the status is all that changes");
+    assert_eq!(code(&pods.patch("none", &params, &Patch::Merge(json!({}))).await.expect_err("missing")), 404);
+}
+
+#[tokio::test]
+async fn a_pod_is_bound_watched_by_its_node_and_deleted_with_grace() {
+    let running = Running::start().await;
+    let admin: Api<Pod> = Api::default_namespaced(running.client(Identity::admin()));
+    let node: Api<Pod> = Api::all(running.client(Identity::node("n1")));
+    let params = WatchParams::default().fields("spec.nodeName=n1");
+    let events = node.watch(&params, "0").await.expect("a watch");
+    futures::pin_mut!(events);
+    let created = admin.create(&PostParams::default(), &typed(pod("p"))).await.expect("created");
+    assert_eq!(created.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Pending"));
+    let binding: Binding = typed(json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}));
+    let own: Api<Pod> = Api::namespaced(running.client(Identity::node("n1")), "default");
+    own.create_subresource::<Binding, Value>("binding", "p", &PostParams::default(), &binding)
+        .await
+        .expect("bound");
+    let Some(Ok(WatchEvent::Added(seen))) = events.next().await else { panic!("a bound pod comes into the selection") };
+    assert_eq!(seen.spec.as_ref().and_then(|spec| spec.node_name.as_deref()), Some("n1"));
+    let conditions = seen.status.and_then(|status| status.conditions).unwrap_or_default();
+    assert!(conditions.iter().any(|condition| condition.type_ == "PodScheduled" && condition.status == "True"));
+
+    let marked = admin.delete("p", &DeleteParams::default().grace_period(20)).await.expect("marked");
+    let marked = marked.left().expect("still there");
+    assert_eq!(marked.metadata.deletion_grace_period_seconds, Some(20));
+    let left = marked.metadata.deletion_timestamp.expect("marked").0.as_second() - jiff::Timestamp::now().as_second();
+    assert!((18..=20).contains(&left), "{left}");
+    assert!(matches!(events.next().await, Some(Ok(WatchEvent::Modified(_)))));
+    let wrong = DeleteParams { preconditions: Some(Preconditions { uid: Some("other".to_owned()), ..Preconditions::default() }), ..DeleteParams::default().grace_period(0) };
+    let local: Api<Pod> = Api::namespaced(running.client(Identity::node("n1")), "default");
+    assert_eq!(code(&local.delete("p", &wrong).await.expect_err("another pod")), 409);
+    let right = DeleteParams { preconditions: Some(Preconditions { uid: created.uid(), ..Preconditions::default() }), ..DeleteParams::default().grace_period(0) };
+    local.delete("p", &right).await.expect("removed");
+    let Some(Ok(WatchEvent::Deleted(last))) = events.next().await else { panic!("the deletion is seen") };
+    assert!(last.resource_version().expect("one").parse::<u64>().expect("a number") > 0);
+    assert_eq!(code(&admin.get("p").await.expect_err("gone")), 404);
+}
+
+#[tokio::test]
+async fn finalizers_hold_an_object_until_they_are_gone() {
+    let running = Running::start().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
+    let mut held = config_map("c");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    maps.create(&PostParams::default(), &typed(held)).await.expect("created");
+    let marked = maps.delete("c", &DeleteParams::default()).await.expect("marked").left().expect("still there");
+    assert!(marked.metadata.deletion_timestamp.is_some());
+    assert!(maps.get_opt("c").await.expect("readable").is_some());
+    maps.patch("c", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}}))).await.expect("released");
+    assert!(maps.get_opt("c").await.expect("readable").is_none());
+}
+
+async fn names_until_ready(stream: impl futures::Stream<Item = watcher::Result<Event<ConfigMap>>>, change: impl AsyncFnOnce()) -> Vec<String> {
+    futures::pin_mut!(stream);
+    let mut seen = Vec::new();
+    loop {
+        match stream.try_next().await.expect("no error").expect("never ends") {
+            Event::Init => {}
+            Event::InitApply(object) => seen.push(format!("init {}", object.name_any())),
+            Event::InitDone => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    change().await;
+    for _ in 0..3 {
+        let event = stream.try_next().await.expect("no error").expect("never ends");
+        seen.push(match event {
+            Event::Apply(object) => format!("apply {}", object.name_any()),
+            Event::Delete(object) => format!("delete {}", object.name_any()),
+            other => panic!("{other:?}"),
+        });
+    }
+    seen
+}
+
+#[tokio::test]
+async fn watchers_see_the_state_and_then_every_change_in_both_styles() {
+    let running = Running::start().await;
+    let client = running.tls_client().await;
+    let config = watcher::Config::default().labels("seen=yes");
+    for (style, config) in [("list", config.clone()), ("stream", config.streaming_lists())] {
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": style}});
+        namespaces.create(&PostParams::default(), &typed(namespace)).await.expect("created");
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), style);
+        let labelled = |name: &str| -> ConfigMap {
+            let mut map = config_map(name);
+            map["metadata"]["labels"] = json!({"seen": "yes"});
+            typed(map)
+        };
+        maps.create(&PostParams::default(), &labelled("a")).await.expect("created");
+        maps.create(&PostParams::default(), &typed(config_map("other"))).await.expect("created");
+        let seen = names_until_ready(watcher(maps.clone(), config), async || {
+            maps.create(&PostParams::default(), &labelled("b")).await.expect("created");
+            // Out of the selection is a deletion for those who select.
+            let unlabel = json!({"metadata": {"labels": {"seen": "no"}}});
+            maps.patch("a", &PatchParams::default(), &Patch::Merge(unlabel)).await.expect("patched");
+            maps.delete("b", &DeleteParams::default()).await.expect("deleted");
+        })
+        .await;
+        assert_eq!(seen, ["init a", "apply b", "delete a", "delete b"], "{style}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_from_a_forgotten_version_is_told_so() {
+    let running = Running::start().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
+    let first = maps.create(&PostParams::default(), &typed(config_map("c"))).await.expect("created");
+    let old = first.resource_version().expect("one");
+    for count in 0..4200 {
+        let patch = json!({"data": {"k": count.to_string()}});
+        maps.patch("c", &PatchParams::default(), &Patch::Merge(patch)).await.expect("patched");
+    }
+    match maps.watch(&WatchParams::default(), &old).await {
+        Err(error) => assert_eq!(code(&error), 410),
+        Ok(_) => panic!("the version is forgotten"),
+    }
+    let exact = ListParams { resource_version: Some(old), ..ListParams::default().matching(kube::api::VersionMatch::Exact) };
+    assert_eq!(code(&maps.list(&exact).await.expect_err("forgotten")), 410);
+}
+
+#[tokio::test]
+async fn bookmarks_come_before_a_watch_ends_and_timeouts_hold() {
+    let running = Running::start().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
+    let version = maps.list(&ListParams::default()).await.expect("a list").metadata.resource_version.expect("one");
+    let secrets: Api<Secret> = Api::default_namespaced(running.client(Identity::admin()));
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+    let newer = secrets.create(&PostParams::default(), &typed(secret)).await.expect("created").resource_version();
+    let begin = std::time::Instant::now();
+    let events: Vec<_> =
+        maps.watch(&WatchParams::default().timeout(1), &version).await.expect("a watch").collect().await;
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    let [Ok(WatchEvent::Bookmark(bookmark))] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(Some(&bookmark.metadata.resource_version), newer.as_ref(), "the bookmark is as new as the store");
+}
+
+#[tokio::test]
+async fn pages_show_one_revision_whatever_happens_meanwhile() {
+    let running = Running::start().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
+    for number in 0..7 {
+        maps.create(&PostParams::default(), &typed(config_map(&format!("m{number}")))).await.expect("created");
+    }
+    let mut params = ListParams::default().limit(3).fields("metadata.name!=kube-root-ca.crt");
+    let mut seen = Vec::new();
+    let mut versions = std::collections::BTreeSet::new();
+    loop {
+        let page = maps.list(&params).await.expect("a page");
+        versions.insert(page.metadata.resource_version.clone());
+        seen.extend(page.items.iter().map(ResourceExt::name_any));
+        let Some(token) = page.metadata.continue_.filter(|token| !token.is_empty()) else { break };
+        params = params.continue_token(&token);
+        if seen.len() == 3 {
+            maps.delete("m5", &DeleteParams::default()).await.expect("deleted");
+            maps.create(&PostParams::default(), &typed(config_map("m55"))).await.expect("created");
+        }
+    }
+    assert_eq!(seen, ["m0", "m1", "m2", "m3", "m4", "m5", "m6"]);
+    assert_eq!(versions.len(), 1, "{versions:?}");
+}
+
+#[tokio::test]
+async fn deleting_a_namespace_deletes_what_is_in_it() {
+    let running = Running::start().await;
+    let client = running.client(Identity::admin());
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    namespaces.create(&PostParams::default(), &typed(namespace)).await.expect("created");
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "team");
+    let mut bound = pod("p");
+    bound["spec"]["nodeName"] = json!("n1");
+    pods.create(&PostParams::default(), &typed(bound)).await.expect("created");
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "team");
+    maps.create(&PostParams::default(), &typed(config_map("c"))).await.expect("created");
+    let events = namespaces.watch(&WatchParams::default().fields("metadata.name=team"), "0").await.expect("a watch");
+    futures::pin_mut!(events);
+    namespaces.delete("team", &DeleteParams::default()).await.expect("marked");
+    let refused = maps.create(&PostParams::default(), &typed(config_map("late"))).await.expect_err("terminating");
+    assert_eq!(code(&refused), 403);
+    assert!(refused.to_string().contains("because it is being terminated"), "{refused}");
+    // The pod holds the namespace until its node says that it is gone.
+    let marked = pods.get("p").await.expect("still there");
+    if marked.metadata.deletion_timestamp.is_none() {
+        let pod_events = pods.watch(&WatchParams::default(), marked.resource_version().as_deref().unwrap_or_default()).await.expect("a watch");
+        futures::pin_mut!(pod_events);
+        assert!(matches!(pod_events.next().await, Some(Ok(WatchEvent::Modified(_)))));
+    }
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.expect("removed");
+    loop {
+        match events.next().await.expect("goes on").expect("no error") {
+            WatchEvent::Deleted(_) => break,
+            WatchEvent::Added(_) | WatchEvent::Modified(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(maps.list(&ListParams::default()).await.expect("a list").items.is_empty());
+    assert_eq!(code(&maps.create(&PostParams::default(), &typed(config_map("c"))).await.expect_err("gone")), 404);
+    assert_eq!(code(&namespaces.delete("default", &DeleteParams::default()).await.expect_err("protected")), 403);
+}
+
+#[tokio::test]
+async fn a_node_may_not_do_what_it_need_not() {
+    let running = Running::start().await;
+    let client = running.client(Identity::node("n1"));
+    let secrets: Api<Secret> = Api::default_namespaced(client.clone());
+    secrets.list(&ListParams::default()).await.expect("reading is needed");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+    let refused = secrets.create(&PostParams::default(), &typed(secret)).await.expect_err("writing is not");
+    assert!(
+        refused.to_string().contains(r#"secrets is forbidden: User "system:node:n1" cannot create resource "secrets" in API group "" in the namespace "default""#),
+        "{refused}"
+    );
+    let nodes: Api<Node> = Api::all(client);
+    let node: Node = typed(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+    nodes.create(&PostParams::default(), &node).await.expect("its own object");
+    assert_eq!(Node::kind(&()), "Node");
+}
+
+#[tokio::test]
+async fn generated_names_and_dry_runs() {
+    let running = Running::start().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
+    let generated: ConfigMap = typed(json!({"metadata": {"generateName": "job-"}}));
+    let made = maps.create(&PostParams::default(), &generated).await.expect("created");
+    let name = made.name_any();
+    assert!(name.starts_with("job-") && name.len() == 9, "{name}");
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let shown = maps.create(&dry, &typed(config_map("dry"))).await.expect("would work");
+    assert!(shown.uid().is_some());
+    assert!(maps.get_opt("dry").await.expect("readable").is_none());
+    let services: Api<Service> = Api::default_namespaced(running.client(Identity::admin()));
+    let service: Service = typed(json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "10.43.7.7", "ports": [{"port": 80}]}}));
+    services.create(&dry, &service).await.expect("would work");
+    let made = services.create(&PostParams::default(), &service).await.expect("the dry run took no address");
+    assert_eq!(made.spec.and_then(|spec| spec.cluster_ip).as_deref(), Some("10.43.7.7"));
+    services.delete("s", &DeleteParams::default()).await.expect("deleted");
+    services.create(&PostParams::default(), &service).await.expect("the address is free again");
+}
+
+#[tokio::test]
+async fn stopping_the_server_ends_watches() {
+    let mut running = Running::start().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(running.tls_client().await);
+    let events = maps.watch(&WatchParams::default(), "0").await.expect("a watch");
+    futures::pin_mut!(events);
+    assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
+    running.stop().await;
+    let rest: Vec<_> = events.collect().await;
+    assert!(rest.iter().all(Result::is_ok) || rest.len() == 1, "{rest:?}");
+}
