@@ -341,7 +341,7 @@ async fn lies_of_registries_are_found_before_anything_is_visible() {
                 }
                 right
             },
-            "broke off",
+            "in place of",
         ),
         (
             "another configuration",

@@ -66,6 +66,9 @@ pub(super) async fn download(
             digest: layer.digest,
             reason: format!("{} of {} bytes came", received.bytes, layer.size),
         });
+        if !failure.is_retryable() {
+            return Err(failure);
+        }
         attempt = if received.bytes > before { 1 } else { attempt + 1 };
         if attempt >= ATTEMPTS {
             return Err(failure);

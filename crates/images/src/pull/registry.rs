@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use oci_client::client::{
     BlobResponse, Certificate, CertificateEncoding, ClientConfig, ClientProtocol, SizedStream,
 };
-use oci_client::errors::{OciDistributionError, OciErrorCode};
+use oci_client::errors::{DigestError, OciDistributionError, OciErrorCode};
 use oci_client::secrets::RegistryAuth;
 
 use super::PullImageError;
@@ -157,7 +157,14 @@ impl Registry {
         }
     }
 
-    pub(super) fn broken(&self, digest: Digest, error: &dyn std::error::Error) -> PullImageError {
+    /// Why a stream ended. The client says it as an error of the stream when all has come and is not what it should be.
+    pub(super) fn broken(&self, digest: Digest, error: &std::io::Error) -> PullImageError {
+        let wrong = error.get_ref().and_then(|inner| inner.downcast_ref::<DigestError>());
+        if let Some(DigestError::VerificationError { actual, .. }) = wrong
+            && let Ok(actual) = Digest::parse(actual)
+        {
+            return PullImageError::Digest { registry: self.name.clone(), expected: digest, actual };
+        }
         PullImageError::Transfer { registry: self.name.clone(), digest, reason: innermost(error) }
     }
 
@@ -166,7 +173,7 @@ impl Registry {
     fn explain(&self, error: OciDistributionError) -> PullImageError {
         let registry = self.name.clone();
         let reference = self.reference.clone();
-        let by_status = |code: u16, reason: String| match code {
+        let by_status = |code: u16| match code {
             404 => {
                 PullImageError::NotFound { reference: self.reference.clone(), registry: self.name.clone() }
             }
@@ -174,10 +181,9 @@ impl Registry {
                 reference: self.reference.clone(),
                 registry: self.name.clone(),
             },
-            code => PullImageError::Registry {
-                registry: self.name.clone(),
-                reason: format!("status {code}{reason}"),
-            },
+            code => {
+                PullImageError::Registry { registry: self.name.clone(), reason: format!("status {code}") }
+            }
         };
         match error {
             OciDistributionError::ImageManifestNotFoundError(_) => {
@@ -208,9 +214,15 @@ impl Registry {
                 let said: Vec<&str> = envelope.errors.iter().map(|error| error.message.as_str()).collect();
                 PullImageError::Registry { registry, reason: shorten(&said.join("; ")) }
             }
-            OciDistributionError::ServerError { code, .. } => by_status(code, String::new()),
+            OciDistributionError::DigestError(DigestError::VerificationError { expected, actual }) => {
+                match (Digest::parse(&expected), Digest::parse(&actual)) {
+                    (Ok(expected), Ok(actual)) => PullImageError::Digest { registry, expected, actual },
+                    (Err(source), _) | (_, Err(source)) => PullImageError::Unverifiable { registry, source },
+                }
+            }
+            OciDistributionError::ServerError { code, .. } => by_status(code),
             OciDistributionError::RequestError(error) => match error.status() {
-                Some(status) => by_status(status.as_u16(), String::new()),
+                Some(status) => by_status(status.as_u16()),
                 None => PullImageError::Unreachable { registry, reason: innermost(&error) },
             },
             error => PullImageError::Registry { registry, reason: innermost(&error) },

@@ -167,11 +167,11 @@ impl ImageStore {
                 removed.held_layers += 1;
                 continue;
             }
-            let target = self.directory().join("ingest").join(format!(
-                "trash-{}-{}",
-                std::process::id(),
-                name.as_str()
-            ));
+            // Numbered: an earlier one of this name may still be on its way out.
+            let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+            let target =
+                self.directory().join("ingest").join(format!("trash-{}-{number}", std::process::id()));
+            remove_tree(&target);
             std::fs::rename(&path, &target).map_err(failed("remove", &path))?;
             removed.layers += 1;
             trash.push(target);
