@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::path::Path;
 use crate::tree::{items, text};
 
-/// Every list of containers, in upstream's order of validation.
-pub(crate) const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+/// Every list of containers, in the order in which upstream visits them.
+pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// What a container is to its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct PlacedContainer<'a> {
     pub(crate) value: &'a Value,
 }
 
-/// Every container of a pod's spec, app containers first as in upstream's messages.
+/// Every container of a pod's spec, list after list.
 pub(crate) fn all<'a>(spec: &'a Value, path: &Path) -> Vec<PlacedContainer<'a>> {
     let mut found = Vec::new();
     for list in CONTAINER_LISTS {

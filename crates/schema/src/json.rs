@@ -387,6 +387,26 @@ mod tests {
         assert_eq!(tree, Ok(json!("\u{fffd}x\u{fffd}\u{fffd}A")));
     }
 
+    proptest::proptest! {
+        /// A second opinion on which texts are JSON and what they mean. The alphabet makes valid texts likely; long
+        /// numbers, where the two keep different precision, cannot occur.
+        #[test]
+        fn texts_are_read_as_serde_reads_them(
+            tokens in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "{", "}", "[", "]", ",", ":", " ", "\"a\"", "\"\\u00e9\"", "\"b\":", "true", "null", "7", "-1.5",
+                    "0", "1e2", "fals", "\"", "\\", "{}", "[]", "\"c\":[", "\u{e9}",
+                ]),
+                0..12,
+            )
+        ) {
+            let text = tokens.concat();
+            let ours = Json::parse(text.as_bytes()).ok().and_then(|tree| tree.to_value().ok());
+            let theirs: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+            proptest::prop_assert_eq!(ours, theirs, "{}", text);
+        }
+    }
+
     #[test]
     fn depth_and_bytes_have_limits() {
         let deep = "[".repeat(1_000_000);
