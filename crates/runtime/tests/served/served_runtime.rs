@@ -1,24 +1,29 @@
 //! A runtime in a process and a network namespace of its own, served on a socket, as a kubelet sees it.
 //!
-//! The test program plays all parts: started with `serve DIRECTORY` it is that process, started as a shim it is a shim, and
+//! The test program plays all parts: started with `serve DIRECTORY NAMESPACE` it is that process, started as a shim it is a shim, and
 //! otherwise it runs its tests. So its tests have no harness; [`main`] is a small one.
+
+// Each test program uses what it needs.
+#![allow(dead_code)]
 
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use cri::v1::{
     ContainerConfig, ContainerEventType, ContainerMetadata, CreateContainerRequest, ExecSyncRequest,
     ExecSyncResponse, GetEventsRequest, ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext,
-    PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, SecurityProfile,
+    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
+    PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, SecurityProfile,
     StartContainerRequest, StopPodSandboxRequest,
 };
 use cri::{ImageClient, RuntimeClient};
 use images::{HOST_IMAGE, ImageStore};
 use network::{Network, NetworkConfig};
+use nix::sched::CloneFlags;
 use runtime::{Runtime, RuntimeConfig};
 
 /// A test: its name and what it does.
@@ -30,10 +35,10 @@ pub(crate) fn main(tests: &[Test]) -> ExitCode {
     if let Some(code) = runtime::reexec(&arguments) {
         return code;
     }
-    if let [_, mode, directory] = &arguments[..]
+    if let [_, mode, directory, namespace] = &arguments[..]
         && mode == "serve"
     {
-        return serve(Path::new(directory));
+        return serve(Path::new(directory), Path::new(namespace));
     }
     let words: Vec<String> = arguments[1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if words.iter().any(|word| word == "--list") {
@@ -65,11 +70,10 @@ pub(crate) fn main(tests: &[Test]) -> ExitCode {
 }
 
 /// The serving process: ends on SIGTERM, and cleans its network then.
-fn serve(directory: &Path) -> ExitCode {
+fn serve(directory: &Path, namespace: &Path) -> ExitCode {
     // Before any thread exists, so that all of them are inside.
-    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("root may");
-    let loopback = Command::new("ip").args(["link", "set", "lo", "up"]).status();
-    assert!(loopback.is_ok_and(|status| status.success()), "these tests need the program `ip`");
+    let namespace = fs::File::open(namespace).expect("the test holds it");
+    nix::sched::setns(&namespace, CloneFlags::CLONE_NEWNET).expect("root may");
     tokio::runtime::Runtime::new().expect("threads").block_on(async {
         let images = ImageStore::open(directory.join("images")).expect("an image store").with_host_image();
         let network = NetworkConfig { claims_dir: directory.join("claims"), ..NetworkConfig::new(directory) };
@@ -77,6 +81,7 @@ fn serve(directory: &Path) -> ExitCode {
         let config = RuntimeConfig {
             private_directories: vec![directory.to_owned()],
             pod_max_pids: Some(128),
+            cgroup_root: Some(format!("/{}", cgroup_name(directory))),
             ..RuntimeConfig::new(directory.join("runtime"))
         };
         let runtime = Runtime::open(config, images, network.clone()).await.expect("a runtime");
@@ -85,11 +90,41 @@ fn serve(directory: &Path) -> ExitCode {
         let mut ended =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).expect("a signal");
         println!("ready");
-        let ended = async move { drop(ended.recv().await) };
+        let ended = async move {
+            ended.recv().await;
+        };
         cri::serve_unix_listener(listener, &socket, runtime.clone(), runtime, ended).await.expect("served");
         network.cleanup().await.expect("cleaned up");
     });
     ExitCode::SUCCESS
+}
+
+/// The control group of a test's pods, by which what is left of it is found.
+fn cgroup_name(directory: &Path) -> String {
+    directory.file_name().expect("a directory of its own").to_string_lossy().into_owned()
+}
+
+/// Every control group of that name, in whatever hierarchy.
+fn groups_left(directory: &Path) -> Vec<PathBuf> {
+    let name = cgroup_name(directory);
+    let root = Path::new("/sys/fs/cgroup");
+    let hierarchies = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    hierarchies
+        .chain([root.to_owned()])
+        .map(|hierarchy| hierarchy.join(&name))
+        .filter(|path| path.exists())
+        .collect()
+}
+
+/// A network namespace that plays the machine's, with its loopback on.
+fn machine_namespace() -> OwnedFd {
+    let made = std::thread::spawn(|| {
+        nix::sched::unshare(CloneFlags::CLONE_NEWNET).expect("root may");
+        let loopback = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        assert!(loopback.is_ok_and(|status| status.success()), "these tests need the program `ip`");
+        fs::File::open("/proc/thread-self/ns/net").expect("its file").into()
+    });
+    made.join().expect("a namespace")
 }
 
 /// A serving process and its clients.
@@ -98,6 +133,8 @@ pub(crate) struct ServedRuntime {
     pub(crate) directory: PathBuf,
     pub(crate) runtime: RuntimeClient,
     pub(crate) images: ImageClient,
+    /// Outlives the process, as the machine's own does.
+    namespace: OwnedFd,
     _own: tempfile::TempDir,
 }
 
@@ -106,14 +143,16 @@ impl ServedRuntime {
     pub(crate) async fn start() -> Self {
         let own = tempfile::Builder::new().prefix("coracle-test-").tempdir().expect("a directory");
         let directory = own.path().to_owned();
-        let (process, runtime, images) = Self::spawn(&directory).await;
-        Self { process, directory, runtime, images, _own: own }
+        let namespace = machine_namespace();
+        let (process, runtime, images) = Self::spawn(&directory, &namespace).await;
+        Self { process, directory, runtime, images, namespace, _own: own }
     }
 
-    async fn spawn(directory: &Path) -> (Child, RuntimeClient, ImageClient) {
+    async fn spawn(directory: &Path, namespace: &OwnedFd) -> (Child, RuntimeClient, ImageClient) {
         let mut process = Command::new(std::env::current_exe().expect("this program"))
             .arg("serve")
             .arg(directory)
+            .arg(format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -135,7 +174,7 @@ impl ServedRuntime {
 
     /// Starts the process again, in the namespace of the pods that are left.
     pub(crate) async fn restart(&mut self) {
-        let (process, runtime, images) = Self::spawn(&self.directory).await;
+        let (process, runtime, images) = Self::spawn(&self.directory, &self.namespace).await;
         (self.process, self.runtime, self.images) = (process, runtime, images);
     }
 
@@ -146,9 +185,8 @@ impl ServedRuntime {
 
     /// Connects to a port inside the network namespace of the runtime.
     pub(crate) async fn connect(&self, address: &str) -> tokio::net::TcpStream {
-        let namespace = fs::File::open(format!("/proc/{}/ns/net", self.pid())).expect("its namespace");
         let target = address.parse().expect("an address");
-        network::connect_inside(namespace.as_fd(), target).await.expect("somebody listens")
+        network::connect_inside(self.namespace.as_fd(), target).await.expect("somebody listens")
     }
 
     /// A pod of that name.
@@ -162,6 +200,13 @@ impl ServedRuntime {
             }),
             hostname: name.to_owned(),
             log_directory: self.directory.join("logs").join(name).display().to_string(),
+            linux: Some(LinuxPodSandboxConfig {
+                security_context: Some(LinuxSandboxSecurityContext {
+                    namespace_options: Some(own_namespaces()),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }),
             ..Default::default()
         };
         let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
@@ -239,6 +284,7 @@ impl ServedRuntime {
         let directory = self.directory.display().to_string();
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("readable");
         assert!(!mounts.contains(&directory), "mounts are left: {mounts}");
+        assert_eq!(groups_left(&self.directory), Vec::<PathBuf>::new(), "control groups are left");
         for process in fs::read_dir("/proc").expect("readable").flatten() {
             let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
             assert!(!String::from_utf8_lossy(&line).contains(&directory), "{:?} is left", process.path());
@@ -261,7 +307,24 @@ impl Drop for ServedRuntime {
             }
         }
         let _ = self.process.wait();
+        for group in groups_left(&self.directory) {
+            remove_group(&group);
+        }
     }
+}
+
+/// Kills what is in a control group and below, and removes it.
+fn remove_group(group: &Path) {
+    for child in fs::read_dir(group).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()) {
+        remove_group(&child.path());
+    }
+    for line in fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().lines() {
+        if let Some(pid) = line.parse().ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+    // A process that dies takes its time; what cannot be removed now is found by its name.
+    let _ = (0..1000).any(|_| fs::remove_dir(group).is_ok() || !group.exists());
 }
 
 /// A pod that runs.
@@ -282,10 +345,16 @@ pub(crate) fn script(text: &str) -> ContainerConfig {
     }
 }
 
+/// What a kubelet sends for a pod that shares nothing.
+fn own_namespaces() -> NamespaceOption {
+    NamespaceOption { pid: NamespaceMode::Container.into(), ..Default::default() }
+}
+
 /// What a kubelet sends for a pod that asks for nothing: the default profile, and upstream's hidden paths.
 pub(crate) fn default_security() -> LinuxContainerSecurityContext {
     let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
     LinuxContainerSecurityContext {
+        namespace_options: Some(own_namespaces()),
         seccomp: Some(SecurityProfile::default()),
         masked_paths: paths(&[
             "/proc/asound",
