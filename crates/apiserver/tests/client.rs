@@ -8,7 +8,9 @@ use std::time::Duration;
 use apiserver::Identity;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Binding, ConfigMap, Namespace, Node, Pod, Secret, Service};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams,
+};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
@@ -30,7 +32,13 @@ async fn what_every_cluster_has_is_there_at_once() {
     let running = Running::start().await;
     let client = running.tls_client().await;
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let names: Vec<String> = namespaces.list(&ListParams::default()).await.expect("a list").iter().map(ResourceExt::name_any).collect();
+    let names: Vec<String> = namespaces
+        .list(&ListParams::default())
+        .await
+        .expect("a list")
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
     assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
     let services: Api<Service> = Api::namespaced(client.clone(), "default");
     let service = services.get("kubernetes").await.expect("there");
@@ -48,7 +56,9 @@ async fn writes_are_compared_and_swapped_by_resource_version() {
     let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
     let params = PostParams::default();
     let first = maps.create(&params, &typed(config_map("c"))).await.expect("created");
-    assert!(first.uid().is_some() && first.creation_timestamp().is_some() && first.metadata.generation.is_none());
+    assert!(
+        first.uid().is_some() && first.creation_timestamp().is_some() && first.metadata.generation.is_none()
+    );
     assert_eq!(code(&maps.create(&params, &typed(config_map("c"))).await.expect_err("exists")), 409);
     let mut changed = first.clone();
     changed.data = Some([("k".to_owned(), "w".to_owned())].into());
@@ -56,7 +66,9 @@ async fn writes_are_compared_and_swapped_by_resource_version() {
     assert_ne!(second.resource_version(), first.resource_version());
     let error = maps.replace("c", &params, &changed).await.expect_err("stale");
     assert_eq!(
-        error.to_string().contains("the object has been modified; please apply your changes to the latest version and try again"),
+        error.to_string().contains(
+            "the object has been modified; please apply your changes to the latest version and try again"
+        ),
         true,
         "{error}"
     );
@@ -104,10 +116,16 @@ async fn the_three_patch_formats_work() {
     assert_eq!(patched.metadata.generation, Some(2), "a new spec is a new generation");
     let merge = json!({"metadata": {"labels": {"a": null, "b": "2"}}});
     let patched = pods.patch("p", &params, &Patch::Merge(merge)).await.expect("patched");
-    assert_eq!(patched.labels().iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(), ["b=2"]);
+    assert_eq!(
+        patched.labels().iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
+        ["b=2"]
+    );
     assert_eq!(patched.metadata.generation, Some(2));
-    let operations = serde_json::from_value(json!([{"op": "test", "path": "/metadata/labels/b", "value": "2"}, {"op": "add", "path": "/metadata/labels/c", "value": "3"}]));
-    let patched = pods.patch("p", &params, &Patch::<()>::Json(operations.expect("a patch"))).await.expect("patched");
+    let operations = serde_json::from_value(
+        json!([{"op": "test", "path": "/metadata/labels/b", "value": "2"}, {"op": "add", "path": "/metadata/labels/c", "value": "3"}]),
+    );
+    let patched =
+        pods.patch("p", &params, &Patch::<()>::Json(operations.expect("a patch"))).await.expect("patched");
     assert_eq!(patched.labels().len(), 2);
     let status = json!({"status": {"phase": "Running"}, "metadata": {"labels": {"c": "4"}}, "spec": {"nodeName": "forged"}});
     let patched = pods.patch_status("p", &params, &Patch::Merge(status)).await.expect("patched");
@@ -126,26 +144,38 @@ async fn a_pod_is_bound_watched_by_its_node_and_deleted_with_grace() {
     futures::pin_mut!(events);
     let created = admin.create(&PostParams::default(), &typed(pod("p"))).await.expect("created");
     assert_eq!(created.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Pending"));
-    let binding: Binding = typed(json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}));
+    let binding: Binding =
+        typed(json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}));
     let own: Api<Pod> = Api::namespaced(running.client(Identity::node("n1")), "default");
     own.create_subresource::<Binding, Value>("binding", "p", &PostParams::default(), &binding)
         .await
         .expect("bound");
-    let Some(Ok(WatchEvent::Added(seen))) = events.next().await else { panic!("a bound pod comes into the selection") };
+    let Some(Ok(WatchEvent::Added(seen))) = events.next().await else {
+        panic!("a bound pod comes into the selection")
+    };
     assert_eq!(seen.spec.as_ref().and_then(|spec| spec.node_name.as_deref()), Some("n1"));
     let conditions = seen.status.and_then(|status| status.conditions).unwrap_or_default();
-    assert!(conditions.iter().any(|condition| condition.type_ == "PodScheduled" && condition.status == "True"));
+    assert!(
+        conditions.iter().any(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
+    );
 
     let marked = admin.delete("p", &DeleteParams::default().grace_period(20)).await.expect("marked");
     let marked = marked.left().expect("still there");
     assert_eq!(marked.metadata.deletion_grace_period_seconds, Some(20));
-    let left = marked.metadata.deletion_timestamp.expect("marked").0.as_second() - jiff::Timestamp::now().as_second();
+    let left = marked.metadata.deletion_timestamp.expect("marked").0.as_second()
+        - jiff::Timestamp::now().as_second();
     assert!((18..=20).contains(&left), "{left}");
     assert!(matches!(events.next().await, Some(Ok(WatchEvent::Modified(_)))));
-    let wrong = DeleteParams { preconditions: Some(Preconditions { uid: Some("other".to_owned()), ..Preconditions::default() }), ..DeleteParams::default().grace_period(0) };
+    let wrong = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some("other".to_owned()), ..Preconditions::default() }),
+        ..DeleteParams::default().grace_period(0)
+    };
     let local: Api<Pod> = Api::namespaced(running.client(Identity::node("n1")), "default");
     assert_eq!(code(&local.delete("p", &wrong).await.expect_err("another pod")), 409);
-    let right = DeleteParams { preconditions: Some(Preconditions { uid: created.uid(), ..Preconditions::default() }), ..DeleteParams::default().grace_period(0) };
+    let right = DeleteParams {
+        preconditions: Some(Preconditions { uid: created.uid(), ..Preconditions::default() }),
+        ..DeleteParams::default().grace_period(0)
+    };
     local.delete("p", &right).await.expect("removed");
     let Some(Ok(WatchEvent::Deleted(last))) = events.next().await else { panic!("the deletion is seen") };
     assert!(last.resource_version().expect("one").parse::<u64>().expect("a number") > 0);
@@ -159,14 +189,20 @@ async fn finalizers_hold_an_object_until_they_are_gone() {
     let mut held = config_map("c");
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     maps.create(&PostParams::default(), &typed(held)).await.expect("created");
-    let marked = maps.delete("c", &DeleteParams::default()).await.expect("marked").left().expect("still there");
+    let marked =
+        maps.delete("c", &DeleteParams::default()).await.expect("marked").left().expect("still there");
     assert!(marked.metadata.deletion_timestamp.is_some());
     assert!(maps.get_opt("c").await.expect("readable").is_some());
-    maps.patch("c", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}}))).await.expect("released");
+    maps.patch("c", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}})))
+        .await
+        .expect("released");
     assert!(maps.get_opt("c").await.expect("readable").is_none());
 }
 
-async fn names_until_ready(stream: impl futures::Stream<Item = watcher::Result<Event<ConfigMap>>>, change: impl AsyncFnOnce()) -> Vec<String> {
+async fn names_until_ready(
+    stream: impl futures::Stream<Item = watcher::Result<Event<ConfigMap>>>,
+    change: impl AsyncFnOnce(),
+) -> Vec<String> {
     futures::pin_mut!(stream);
     let mut seen = Vec::new();
     loop {
@@ -232,7 +268,10 @@ async fn a_watch_from_a_forgotten_version_is_told_so() {
         Err(error) => assert_eq!(code(&error), 410),
         Ok(_) => panic!("the version is forgotten"),
     }
-    let exact = ListParams { resource_version: Some(old), ..ListParams::default().matching(kube::api::VersionMatch::Exact) };
+    let exact = ListParams {
+        resource_version: Some(old),
+        ..ListParams::default().matching(kube::api::VersionMatch::Exact)
+    };
     assert_eq!(code(&maps.list(&exact).await.expect_err("forgotten")), 410);
 }
 
@@ -240,16 +279,22 @@ async fn a_watch_from_a_forgotten_version_is_told_so() {
 async fn bookmarks_come_before_a_watch_ends_and_timeouts_hold() {
     let running = Running::start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
-    let version = maps.list(&ListParams::default()).await.expect("a list").metadata.resource_version.expect("one");
+    let version =
+        maps.list(&ListParams::default()).await.expect("a list").metadata.resource_version.expect("one");
     let secrets: Api<Secret> = Api::default_namespaced(running.client(Identity::admin()));
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
-    let newer = secrets.create(&PostParams::default(), &typed(secret)).await.expect("created").resource_version();
+    let newer =
+        secrets.create(&PostParams::default(), &typed(secret)).await.expect("created").resource_version();
     let begin = std::time::Instant::now();
     let events: Vec<_> =
         maps.watch(&WatchParams::default().timeout(1), &version).await.expect("a watch").collect().await;
     assert!(begin.elapsed() < Duration::from_secs(5));
     let [Ok(WatchEvent::Bookmark(bookmark))] = events.as_slice() else { panic!("{events:?}") };
-    assert_eq!(Some(&bookmark.metadata.resource_version), newer.as_ref(), "the bookmark is as new as the store");
+    assert_eq!(
+        Some(&bookmark.metadata.resource_version),
+        newer.as_ref(),
+        "the bookmark is as new as the store"
+    );
 }
 
 #[tokio::test]
@@ -257,7 +302,9 @@ async fn pages_show_one_revision_whatever_happens_meanwhile() {
     let running = Running::start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(running.client(Identity::admin()));
     for number in 0..7 {
-        maps.create(&PostParams::default(), &typed(config_map(&format!("m{number}")))).await.expect("created");
+        maps.create(&PostParams::default(), &typed(config_map(&format!("m{number}"))))
+            .await
+            .expect("created");
     }
     let mut params = ListParams::default().limit(3).fields("metadata.name!=kube-root-ca.crt");
     let mut seen = Vec::new();
@@ -290,16 +337,21 @@ async fn deleting_a_namespace_deletes_what_is_in_it() {
     pods.create(&PostParams::default(), &typed(bound)).await.expect("created");
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "team");
     maps.create(&PostParams::default(), &typed(config_map("c"))).await.expect("created");
-    let events = namespaces.watch(&WatchParams::default().fields("metadata.name=team"), "0").await.expect("a watch");
+    let events =
+        namespaces.watch(&WatchParams::default().fields("metadata.name=team"), "0").await.expect("a watch");
     futures::pin_mut!(events);
     namespaces.delete("team", &DeleteParams::default()).await.expect("marked");
-    let refused = maps.create(&PostParams::default(), &typed(config_map("late"))).await.expect_err("terminating");
+    let refused =
+        maps.create(&PostParams::default(), &typed(config_map("late"))).await.expect_err("terminating");
     assert_eq!(code(&refused), 403);
     assert!(refused.to_string().contains("because it is being terminated"), "{refused}");
     // The pod holds the namespace until its node says that it is gone.
     let marked = pods.get("p").await.expect("still there");
     if marked.metadata.deletion_timestamp.is_none() {
-        let pod_events = pods.watch(&WatchParams::default(), marked.resource_version().as_deref().unwrap_or_default()).await.expect("a watch");
+        let pod_events = pods
+            .watch(&WatchParams::default(), marked.resource_version().as_deref().unwrap_or_default())
+            .await
+            .expect("a watch");
         futures::pin_mut!(pod_events);
         assert!(matches!(pod_events.next().await, Some(Ok(WatchEvent::Modified(_)))));
     }
@@ -312,8 +364,14 @@ async fn deleting_a_namespace_deletes_what_is_in_it() {
         }
     }
     assert!(maps.list(&ListParams::default()).await.expect("a list").items.is_empty());
-    assert_eq!(code(&maps.create(&PostParams::default(), &typed(config_map("c"))).await.expect_err("gone")), 404);
-    assert_eq!(code(&namespaces.delete("default", &DeleteParams::default()).await.expect_err("protected")), 403);
+    assert_eq!(
+        code(&maps.create(&PostParams::default(), &typed(config_map("c"))).await.expect_err("gone")),
+        404
+    );
+    assert_eq!(
+        code(&namespaces.delete("default", &DeleteParams::default()).await.expect_err("protected")),
+        403
+    );
 }
 
 #[tokio::test]
@@ -347,7 +405,9 @@ async fn generated_names_and_dry_runs() {
     assert!(shown.uid().is_some());
     assert!(maps.get_opt("dry").await.expect("readable").is_none());
     let services: Api<Service> = Api::default_namespaced(running.client(Identity::admin()));
-    let service: Service = typed(json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "10.43.7.7", "ports": [{"port": 80}]}}));
+    let service: Service = typed(
+        json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "10.43.7.7", "ports": [{"port": 80}]}}),
+    );
     services.create(&dry, &service).await.expect("would work");
     let made = services.create(&PostParams::default(), &service).await.expect("the dry run took no address");
     assert_eq!(made.spec.and_then(|spec| spec.cluster_ip).as_deref(), Some("10.43.7.7"));

@@ -84,7 +84,8 @@ impl Running {
         let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .build::<_, kube::client::Body>(self.server.in_memory(identity));
         let base = http::Uri::from_static("http://in-memory");
-        let service = ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
+        let service =
+            ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
         kube::Client::new(service, "default")
     }
 
@@ -92,9 +93,10 @@ impl Running {
     pub async fn tls_client(&self) -> kube::Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).expect("readable");
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
-            .await
-            .expect("usable");
+        let config =
+            kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
+                .await
+                .expect("usable");
         kube::Client::try_from(config).expect("usable")
     }
 
@@ -110,7 +112,13 @@ impl Running {
         sender.send_request(request).await.expect("an answer")
     }
 
-    pub async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> (StatusCode, Value) {
+    pub async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> (StatusCode, Value) {
         let response = self.send(request(method, path, headers, body)).await;
         let status = response.status();
         let bytes = response.into_body().collect().await.expect("a body").to_bytes();

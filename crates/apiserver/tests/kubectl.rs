@@ -1,0 +1,321 @@
+//! The machine's real kubectl doing its ordinary work; skipped with a word where there is none.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use support::Running;
+
+struct Kubectl {
+    kubeconfig: PathBuf,
+    home: PathBuf,
+}
+
+impl Kubectl {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .args(arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("HOME", &self.home)
+            .env("EDITOR", "sed -i s/two/three/")
+            .stdin(Stdio::null());
+        command
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        tokio::task::spawn_blocking(move || command.output().expect("runs")).await.expect("no panic")
+    }
+
+    /// Standard output of a command that works.
+    async fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "kubectl {arguments:?}: {error}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Standard error of a command that does not work.
+    async fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        assert!(
+            !output.status.success(),
+            "kubectl {arguments:?} should fail: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        String::from_utf8(output.stderr).expect("text")
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.home.join(name);
+        std::fs::write(&path, text).expect("writable");
+        path.display().to_string()
+    }
+}
+
+fn kubectl(running: &Running) -> Option<Kubectl> {
+    if Command::new("kubectl").arg("version").arg("--client").output().is_err() {
+        eprintln!("skipped: there is no kubectl on this machine");
+        return None;
+    }
+    let home = running.directory.path().join("home");
+    std::fs::create_dir(&home).expect("a directory");
+    Some(Kubectl { kubeconfig: running.kubeconfig(), home })
+}
+
+const APPLICATION: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cfg}
+data: {A: '1', B: two}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, 'echo $(X)']
+    env:
+    - {name: X, value: '1'}
+    - name: CFG
+      valueFrom: {configMapKeyRef: {name: cfg, key: A}}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_applied_changed_and_deleted() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    let file = kubectl.file("app.yaml", APPLICATION);
+    let first = kubectl.ok(&["apply", "-f", &file]).await;
+    assert_eq!(first, "configmap/cfg created\nservice/web created\npod/web created\n");
+    let second = kubectl.ok(&["apply", "-f", &file]).await;
+    assert_eq!(second, "configmap/cfg unchanged\nservice/web unchanged\npod/web unchanged\n");
+    let changed = kubectl
+        .file("app.yaml", &APPLICATION.replace("A: '1'", "C: '3'").replace("image: busybox", "image: other"));
+    assert_eq!(
+        kubectl.ok(&["apply", "-f", &changed, "--dry-run=server"]).await,
+        "configmap/cfg configured (server dry run)\nservice/web unchanged (server dry run)\npod/web configured (server dry run)\n"
+    );
+    assert_eq!(
+        kubectl.ok(&["apply", "-f", &changed]).await,
+        "configmap/cfg configured\nservice/web unchanged\npod/web configured\n"
+    );
+    assert_eq!(kubectl.ok(&["get", "cm", "cfg", "-o", "jsonpath={.data}"]).await, r#"{"B":"two","C":"3"}"#);
+    assert_eq!(
+        kubectl
+            .ok(&["get", "pod", "web", "-o", "jsonpath={.spec.containers[*].image} {.metadata.generation}"])
+            .await,
+        "other 2"
+    );
+    kubectl.ok(&["edit", "cm", "cfg"]).await;
+    assert_eq!(kubectl.ok(&["get", "cm", "cfg", "-o", "jsonpath={.data.B}"]).await, "three");
+    kubectl.ok(&["label", "pod", "web", "tier=front"]).await;
+    kubectl.ok(&["annotate", "pod", "web", "note=hi"]).await;
+    kubectl.ok(&["patch", "pod", "web", "-p", r#"{"metadata":{"labels":{"z":"1"}}}"#]).await;
+    kubectl.ok(&["patch", "cm", "cfg", "--type=json", "-p", r#"[{"op":"remove","path":"/data/B"}]"#]).await;
+    kubectl.ok(&["patch", "cm", "cfg", "--type=merge", "-p", r#"{"data":{"D":"4"}}"#]).await;
+    assert_eq!(kubectl.ok(&["get", "cm", "cfg", "-o", "jsonpath={.data}"]).await, r#"{"C":"3","D":"4"}"#);
+    assert_eq!(
+        kubectl.ok(&["get", "pods", "-l", "app=web,tier in (front),!no", "-o", "name"]).await,
+        "pod/web\n"
+    );
+    let replacement =
+        kubectl.file("cm.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cfg}\ndata: {E: '5'}\n");
+    kubectl.ok(&["replace", "-f", &replacement]).await;
+    assert_eq!(kubectl.ok(&["get", "cm", "cfg", "-o", "jsonpath={.data}"]).await, r#"{"E":"5"}"#);
+    assert_eq!(
+        kubectl.ok(&["delete", "-f", &file]).await,
+        "configmap \"cfg\" deleted\nservice \"web\" deleted\npod \"web\" deleted\n"
+    );
+    assert_eq!(
+        kubectl.fails(&["get", "pod", "web"]).await,
+        "Error from server (NotFound): pods \"web\" not found\n"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_shown_in_every_form() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    let file = kubectl.file("app.yaml", APPLICATION);
+    kubectl.ok(&["create", "-f", &file]).await;
+    let wide = kubectl.ok(&["get", "pods", "-o", "wide"]).await;
+    let header: Vec<&str> = wide.lines().next().expect("a header").split_whitespace().collect();
+    assert_eq!(
+        header,
+        [
+            "NAME",
+            "READY",
+            "STATUS",
+            "RESTARTS",
+            "AGE",
+            "IP",
+            "NODE",
+            "NOMINATED",
+            "NODE",
+            "READINESS",
+            "GATES"
+        ]
+    );
+    assert!(wide.lines().nth(1).expect("a row").starts_with("web    0/1     Pending   0 "), "{wide}");
+    let all = kubectl.ok(&["get", "all", "-A"]).await;
+    assert!(all.contains("service/kubernetes") && all.contains("pod/web"), "{all}");
+    let yaml = kubectl.ok(&["get", "pod", "web", "-o", "yaml"]).await;
+    assert!(
+        yaml.contains("terminationGracePeriodSeconds: 30") && yaml.contains("qosClass: BestEffort"),
+        "{yaml}"
+    );
+    let description = kubectl.ok(&["describe", "pod", "web"]).await;
+    assert!(
+        description.contains("CFG:  <set to the key 'A' of config map 'cfg'>  Optional: false"),
+        "{description}"
+    );
+    let description = kubectl.ok(&["describe", "svc", "web"]).await;
+    assert!(description.contains("Selector:                 app=web"), "{description}");
+    let event = kubectl.file(
+        "event.yaml",
+        "apiVersion: v1\nkind: Event\nmetadata: {name: e, namespace: default}\ninvolvedObject: {kind: Pod, name: web, namespace: default}\nreason: Tested\nmessage: it was\ntype: Normal\nsource: {component: test}\nfirstTimestamp: '2026-01-01T00:00:00Z'\nlastTimestamp: '2026-01-01T00:00:00Z'\ncount: 1\n",
+    );
+    kubectl.ok(&["create", "-f", &event]).await;
+    assert!(kubectl.ok(&["get", "events"]).await.contains("pod/web   it was"), "the table of events");
+    assert!(
+        kubectl
+            .ok(&["get", "events", "--field-selector", "involvedObject.name=web,reason=Tested", "-o", "name"])
+            .await
+            .contains("event/e")
+    );
+    let resources = kubectl.ok(&["api-resources", "--no-headers"]).await;
+    assert!(resources.lines().any(|line| line.starts_with("pods") && line.contains("po")), "{resources}");
+    assert!(kubectl.ok(&["version"]).await.contains("Server Version: v1.36.0"));
+    assert_eq!(kubectl.ok(&["get", "--raw", "/readyz"]).await, "ok");
+    assert!(
+        kubectl
+            .ok(&["get", "cm,sa", "-n", "kube-system", "-o", "name"])
+            .await
+            .contains("configmap/kube-root-ca.crt\nserviceaccount/default")
+    );
+    assert!(
+        kubectl
+            .fails(&["get", "pods", "--field-selector=a=b"])
+            .await
+            .contains("field label not supported: a")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn generators_send_protobuf_and_are_understood() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    kubectl.ok(&["create", "namespace", "team"]).await;
+    kubectl.ok(&["create", "configmap", "c", "-n", "team", "--from-literal=a=b"]).await;
+    kubectl.ok(&["create", "secret", "generic", "s", "-n", "team", "--from-literal=p=q"]).await;
+    kubectl.ok(&["create", "serviceaccount", "bot", "-n", "team"]).await;
+    kubectl.ok(&["create", "service", "clusterip", "v", "-n", "team", "--tcp=80:8080"]).await;
+    kubectl.ok(&["run", "p", "-n", "team", "--image=busybox", "--env=A=1"]).await;
+    assert_eq!(kubectl.ok(&["get", "cm", "c", "-n", "team", "-o", "jsonpath={.data}"]).await, r#"{"a":"b"}"#);
+    assert_eq!(
+        kubectl.ok(&["get", "secret", "s", "-n", "team", "-o", "jsonpath={.data.p} {.type}"]).await,
+        "cQ== Opaque"
+    );
+    assert_eq!(
+        kubectl.ok(&["get", "svc", "v", "-n", "team", "-o", "jsonpath={.spec.ports[0].targetPort}"]).await,
+        "8080"
+    );
+    assert!(
+        kubectl
+            .fails(&["create", "namespace", "team"])
+            .await
+            .contains("(AlreadyExists): namespaces \"team\" already exists")
+    );
+    kubectl.ok(&["delete", "namespace", "team"]).await;
+    assert!(kubectl.fails(&["get", "cm", "-n", "team", "c"]).await.contains("NotFound"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mistakes_are_explained_as_kubernetes_explains_them() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    let file = kubectl.file("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [{name: a_, image: b, foo: 1}]}\n");
+    let strict = kubectl.fails(&["create", "-f", &file]).await;
+    assert!(strict.contains(r#"strict decoding error: unknown field "spec.containers[0].foo""#), "{strict}");
+    let invalid = kubectl.fails(&["create", "--validate=false", "-f", &file]).await;
+    assert!(
+        invalid.contains(r#"The Pod "bad" is invalid: spec.containers[0].name: Invalid value: "a_""#),
+        "{invalid}"
+    );
+    let warned = kubectl.file("warn.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: w}\nspec: {containers: [{name: a, image: b, command: [\"echo $(NOPE)\"]}]}\n");
+    let output = kubectl.run(&["create", "-f", &warned]).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && said.starts_with("Warning: spec.containers[0].command[0]: $(NOPE)"),
+        "{said}"
+    );
+    assert!(
+        kubectl
+            .fails(&["apply", "--server-side", "-f", &warned])
+            .await
+            .contains("server-side apply is not served yet")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_are_followed_by_watch_and_wait() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    kubectl.ok(&["run", "p", "--image=busybox"]).await;
+    let mut watch =
+        kubectl.command(&["get", "pods", "-w", "--no-headers"]).stdout(Stdio::piped()).spawn().expect("runs");
+    let mut output = watch.stdout.take().expect("piped");
+    let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    let reader = tokio::task::spawn_blocking(move || {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while output.read(&mut byte).is_ok_and(|count| count > 0) {
+            if byte[0] == b'\n' {
+                let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
+                line.clear();
+            } else {
+                line.push(byte[0]);
+            }
+        }
+    });
+    let mut next = async || {
+        tokio::time::timeout(std::time::Duration::from_secs(20), lines.recv())
+            .await
+            .expect("in time")
+            .expect("a line")
+    };
+    assert!(next().await.contains("Pending"));
+    kubectl
+        .ok(&[
+            "patch",
+            "pod",
+            "p",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            r#"{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#,
+        ])
+        .await;
+    assert!(next().await.contains("Running"));
+    assert_eq!(
+        kubectl.ok(&["wait", "--for=condition=Ready", "pod/p", "--timeout=10s"]).await,
+        "pod/p condition met\n"
+    );
+    kubectl.ok(&["delete", "pod", "p", "--grace-period=0", "--force"]).await;
+    assert!(next().await.starts_with('p'));
+    watch.kill().expect("runs");
+    watch.wait().expect("ends");
+    reader.await.expect("no panic");
+}
