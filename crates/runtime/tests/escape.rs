@@ -138,6 +138,9 @@ fn a_fork_bomb_ends_at_the_pods_limit(executor: &tokio::runtime::Runtime) {
             let count = processes.process_count.expect("counted").value;
             assert!((100..=128).contains(&count), "{count} processes");
         }
+        let own = format!("({bomb}) >/dev/null 2>&1 & exec sleep 60");
+        let bombed = served.start_container(&pod, "bombed", script(&own)).await;
+        served.execute(&bombed, &["/bin/true"]).await;
         // Another pod has room.
         let other = served.pod("other").await;
         let output = served.run_to_end(&other, "main", script("(echo room) | cat")).await;

@@ -3,6 +3,7 @@
 //! The test binary is its own shim program and its own daemon, so it has a main function instead of the usual harness.
 //! It needs root; without, it says so and passes, unless `REQUIRE_PRIVILEGED=1`.
 
+mod confinement;
 mod environment;
 mod harness;
 mod inventory;
@@ -22,5 +23,6 @@ fn main() -> ExitCode {
     let mut tests = Vec::new();
     tests.extend(environment::TESTS);
     tests.extend(life::TESTS);
+    tests.extend(confinement::TESTS);
     harness::run(&arguments, &tests)
 }

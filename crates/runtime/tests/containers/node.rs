@@ -41,6 +41,10 @@ pub(crate) fn config(directory: &Path) -> RuntimeConfig {
 }
 
 async fn open(directory: &Path) -> (Runtime, Network) {
+    open_with(directory, |_| {}).await
+}
+
+async fn open_with(directory: &Path, change: impl FnOnce(&mut RuntimeConfig)) -> (Runtime, Network) {
     let images = ImageStore::open(directory.join("images")).unwrap().with_host_image();
     std::fs::create_dir_all(directory.join("runtime")).unwrap();
     let network_config = NetworkConfig {
@@ -48,7 +52,9 @@ async fn open(directory: &Path) -> (Runtime, Network) {
         ..NetworkConfig::new(directory.join("runtime"))
     };
     let network = Network::open(network_config).unwrap();
-    let runtime = Runtime::open(config(directory), images, network.clone()).await.unwrap();
+    let mut config = config(directory);
+    change(&mut config);
+    let runtime = Runtime::open(config, images, network.clone()).await.unwrap();
     (runtime, network)
 }
 
@@ -59,12 +65,13 @@ fn new_directory() -> tempfile::TempDir {
 impl Node {
     /// A runtime in this process.
     pub(crate) async fn start() -> Self {
-        Self::start_in(new_directory()).await
+        Self::start_with(|_| {}).await
     }
 
-    /// A runtime in this process over a directory that another one used.
-    pub(crate) async fn start_in(directory: tempfile::TempDir) -> Self {
-        let (runtime, network) = open(directory.path()).await;
+    /// A runtime in this process, configured in its own way.
+    pub(crate) async fn start_with(change: impl FnOnce(&mut RuntimeConfig)) -> Self {
+        let directory = new_directory();
+        let (runtime, network) = open_with(directory.path(), change).await;
         let (client, images) = cri::in_process(runtime.clone(), runtime);
         Self { runtime: client, images, directory, network: Some(network), daemon: None }
     }
@@ -309,4 +316,66 @@ pub(crate) fn run_daemon(arguments: &[OsString]) -> Option<ExitCode> {
         cri::serve_unix(&socket(&directory), runtime.clone(), runtime, std::future::pending()).await.unwrap();
     });
     Some(ExitCode::SUCCESS)
+}
+
+impl Node {
+    /// The running container of that name.
+    pub(crate) async fn container_named(&mut self, sandbox: &str, name: &str) -> String {
+        let filter = cri::v1::ContainerFilter { pod_sandbox_id: sandbox.to_owned(), ..Default::default() };
+        let request = cri::v1::ListContainersRequest { filter: Some(filter) };
+        let all = self.runtime.list_containers(request).await.unwrap().into_inner().containers;
+        all.into_iter()
+            .find(|container| {
+                container.metadata.as_ref().unwrap().name == name && container.state() == ContainerState::ContainerRunning
+            })
+            .unwrap_or_else(|| panic!("no running container {name}"))
+            .id
+    }
+
+    /// Executes a command in a container, by the container's name.
+    pub(crate) async fn exec(&mut self, sandbox: &str, name: &str, command: &[&str]) -> cri::v1::ExecSyncResponse {
+        let id = self.container_named(sandbox, name).await;
+        self.exec_in(&id, command, 30).await.unwrap()
+    }
+
+    pub(crate) async fn exec_in(
+        &mut self,
+        id: &str,
+        command: &[&str],
+        timeout: i64,
+    ) -> Result<cri::v1::ExecSyncResponse, tonic::Status> {
+        let cmd = command.iter().map(|word| (*word).to_owned()).collect();
+        let request = cri::v1::ExecSyncRequest { container_id: id.to_owned(), cmd, timeout };
+        Ok(self.runtime.exec_sync(request).await?.into_inner())
+    }
+
+    pub(crate) async fn stop(&mut self, id: &str, timeout: i64) {
+        let request = cri::v1::StopContainerRequest { container_id: id.to_owned(), timeout };
+        self.runtime.stop_container(request).await.unwrap();
+    }
+
+    /// Waits until a log holds a line.
+    pub(crate) async fn logged(&mut self, id: &str, line: &str) {
+        let path = self.status(id).await.log_path;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !std::fs::read_to_string(&path).unwrap_or_default().contains(line) {
+            assert!(Instant::now() < deadline, "{line:?} is never logged");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// The number of the process that supervises a sandbox.
+    pub(crate) async fn shim_pid(&mut self, sandbox: &str) -> i32 {
+        let request = cri::v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: true };
+        let answer = self.runtime.pod_sandbox_status(request).await.unwrap().into_inner();
+        let info: serde_json::Value = serde_json::from_str(&answer.info["info"]).unwrap();
+        i32::try_from(info["pid"].as_i64().unwrap()).unwrap()
+    }
+}
+
+/// The verbose part of a container's status.
+pub(crate) async fn info(node: &mut Node, id: &str) -> serde_json::Value {
+    let request = cri::v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
+    let answer = node.runtime.container_status(request).await.unwrap().into_inner();
+    serde_json::from_str(&answer.info["info"]).unwrap()
 }
