@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anstream::println;
 use images::{
-    HOST_IMAGE, Image, ImageStore, ImportError, ImportOptions, PullImageError, PullOptions, PullProgress, Reference,
-    Removed, Silent, StoreError,
+    HOST_IMAGE, Image, ImageStore, ImportError, ImportOptions, PullImageError, PullOptions, PullProgress,
+    Reference, Removed, Silent, StoreError,
 };
 
 use crate::failure::{Failure, INPUT};
@@ -122,7 +122,9 @@ fn pull(store: &ImageStore, text: &str, form: OutputForm) -> Result<(), Failure>
     refuse_host(text)?;
     let bars = progress::on_terminal();
     let options = PullOptions::of_user()
-        .map_err(|error| Failure::new(FAILED, &error).hint("correct the file, or set CONTAINERS_REGISTRIES_CONF"))?
+        .map_err(|error| {
+            Failure::new(FAILED, &error).hint("correct the file, or set CONTAINERS_REGISTRIES_CONF")
+        })?
         .with_progress(bars.clone().map_or(Arc::new(Silent) as Arc<dyn PullProgress>, |bars| bars));
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::new(FAILED, &error))?;
     let pulled = runtime.block_on(store.pull(text, &options));
@@ -151,8 +153,10 @@ fn refuse_host(text: &str) -> Result<(), Failure> {
     let host = Reference::parse(text).is_ok_and(|reference| reference.name() == HOST_IMAGE);
     match host {
         false => Ok(()),
-        true => Err(Failure::text(INPUT, format!("image {text} is this machine itself and lies in no store"))
-            .hint("use it in a pod as it is")),
+        true => {
+            Err(Failure::text(INPUT, format!("image {text} is this machine itself and lies in no store"))
+                .hint("use it in a pod as it is"))
+        }
     }
 }
 
@@ -195,7 +199,9 @@ fn import(store: &ImageStore, file: &Path, name: Option<&str>, form: OutputForm)
 
 fn import_failure(file: &Path, error: &ImportError) -> Failure {
     let status = match error {
-        ImportError::NeedsName { .. } | ImportError::SeveralImages { .. } | ImportError::NotAnArchive { .. } => INPUT,
+        ImportError::NeedsName { .. }
+        | ImportError::SeveralImages { .. }
+        | ImportError::NotAnArchive { .. } => INPUT,
         ImportError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => INPUT,
         _ => FAILED,
     };
@@ -252,8 +258,11 @@ fn remove_one(store: &ImageStore, name: &str) -> Result<Removed, Failure> {
                 Some(near) => format!("did you mean {near}?"),
                 None => "`coracle image list` shows what there is".to_owned(),
             };
-            Err(Failure::text(FAILED, format!("image {name} is not in the store {}", store.directory().display()))
-                .hint(hint))
+            Err(Failure::text(
+                FAILED,
+                format!("image {name} is not in the store {}", store.directory().display()),
+            )
+            .hint(hint))
         }
     }
 }

@@ -81,7 +81,9 @@ impl InputError {
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Unreadable { .. } => "check the path and its permissions; `-` reads standard input",
-            Self::Malformed { .. } => "mend the file there; indentation and unbalanced quotes or brackets are the usual causes",
+            Self::Malformed { .. } => {
+                "mend the file there; indentation and unbalanced quotes or brackets are the usual causes"
+            }
             Self::NotAnObject { .. } => "give each document apiVersion, kind and metadata",
         }
     }
@@ -144,7 +146,11 @@ fn add_objects(
     depth: usize,
     objects: &mut Vec<InputObject>,
 ) -> Result<(), InputError> {
-    let missing = |span: Span, missing| InputError::NotAnObject { file: file_name.to_owned(), mark: span.start, missing };
+    let missing = |span: Span, missing| InputError::NotAnObject {
+        file: file_name.to_owned(),
+        mark: span.start,
+        missing,
+    };
     let root = &document.root;
     let text = |name: &str| root.get(name).and_then(|node| node.as_str()).unwrap_or_default().to_owned();
     let kind = text("kind");
@@ -194,7 +200,8 @@ mod tests {
     fn lists_are_opened_and_objects_keep_their_place() {
         let text = "kind: List\nitems:\n- kind: Pod\n  metadata: {name: a, namespace: n}\n- kind: Service\n  metadata: {generateName: b-}\n---\n---\nkind: Secret\n";
         let input = read(text).unwrap();
-        let seen = input.objects.iter().map(|each| (each.kind.as_str(), each.name.as_str())).collect::<Vec<_>>();
+        let seen =
+            input.objects.iter().map(|each| (each.kind.as_str(), each.name.as_str())).collect::<Vec<_>>();
         assert_eq!(seen, [("Pod", "a"), ("Service", "b-*"), ("Secret", "")]);
         assert_eq!(input.place(&input.objects[0], "metadata.namespace"), "f.yaml:4:32");
     }

@@ -43,10 +43,11 @@ fn act(args: &KubeconfigArgs) -> Result<(), Failure> {
     let path = directory.join("kubeconfig");
     let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &directory, &error))?;
     if args.merge {
-        let target = user_file(std::env::var_os("KUBECONFIG"), std::env::var_os("HOME")).ok_or_else(|| {
-            Failure::text(INPUT, "there is no kubeconfig to merge into")
-                .hint("set HOME, or KUBECONFIG to the file that shall be written")
-        })?;
+        let target =
+            user_file(std::env::var_os("KUBECONFIG"), std::env::var_os("HOME")).ok_or_else(|| {
+                Failure::text(INPUT, "there is no kubeconfig to merge into")
+                    .hint("set HOME, or KUBECONFIG to the file that shall be written")
+            })?;
         merge_into(&target, &text)?;
         anstream::println!("{}", target.display());
     } else if args.print {
@@ -86,8 +87,9 @@ fn merge_into(target: &Path, ours: &str) -> Result<(), Failure> {
         Err(error) => return Err(Failure::new(INPUT, &error).place(target.display().to_string())),
     };
     let merged = merge(theirs, &ours);
-    let text = serde_saphyr::to_string(&merged)
-        .map_err(|error| Failure::text(CANNOT_START, format!("the merged kubeconfig cannot be written: {error}")))?;
+    let text = serde_saphyr::to_string(&merged).map_err(|error| {
+        Failure::text(CANNOT_START, format!("the merged kubeconfig cannot be written: {error}"))
+    })?;
     replace(target, &text).map_err(|error| {
         Failure::new(CANNOT_START, &error)
             .place(target.display().to_string())
@@ -102,7 +104,8 @@ fn parse(text: &str) -> Result<Value, Failure> {
     match value {
         Value::Null => Ok(json!({})),
         Value::Object(_) => Ok(value),
-        _ => Err(Failure::text(INPUT, "this is no kubeconfig: it is not a map").hint("mend the file; it was not changed")),
+        _ => Err(Failure::text(INPUT, "this is no kubeconfig: it is not a map")
+            .hint("mend the file; it was not changed")),
     }
 }
 
@@ -163,7 +166,10 @@ mod tests {
         let theirs = json!({"kind": "Config", "current-context": "other", "preferences": {"colors": true},
             "clusters": [{"name": "other"}, {"name": "coracle", "cluster": {"server": "old"}}]});
         let merged = merge(theirs, &ours);
-        assert_eq!(merged["clusters"], json!([{"name": "other"}, {"name": "coracle", "cluster": {"server": "new"}}]));
+        assert_eq!(
+            merged["clusters"],
+            json!([{"name": "other"}, {"name": "coracle", "cluster": {"server": "new"}}])
+        );
         assert_eq!(merged["users"], json!([{"name": "coracle"}]));
         assert_eq!(merged["current-context"], "coracle");
         assert_eq!(merged["preferences"], json!({"colors": true}));
@@ -188,7 +194,8 @@ mod tests {
         assert!(merge_into(&path, "kind: Config\n").is_err());
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), "- a list\n");
         let new = directory.path().join("deep/config");
-        merge_into(&new, "kind: Config\ncurrent-context: coracle\nusers:\n- name: coracle\n").expect("written");
+        merge_into(&new, "kind: Config\ncurrent-context: coracle\nusers:\n- name: coracle\n")
+            .expect("written");
         let text = std::fs::read_to_string(&new).expect("readable");
         assert!(text.contains("current-context: coracle"), "{text}");
         assert!(text.contains("name: coracle"), "{text}");

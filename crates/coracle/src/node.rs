@@ -203,12 +203,18 @@ impl Node {
         self.store.close().await;
     }
 
+    /// Waits until nothing is left of pods that were deleted.
+    pub(crate) async fn drained(&self) {
+        self.kubelet.drained().await;
+    }
+
     /// Ends a throwaway node and takes away everything that it made on this machine, but the images.
     pub(crate) async fn remove(mut self) {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
         while self.tasks.join_next().await.is_some() {}
         throwaway::remove_pods(&self.runtime).await;
+        throwaway::clear_volumes(&self.directory);
         if let Err(error) = self.network.cleanup().await {
             tracing::warn!(%error, "the network of the node could not be taken away");
         }

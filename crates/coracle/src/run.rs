@@ -144,7 +144,7 @@ async fn session(
     tokio::select! {
         biased;
         () = interrupts.next() => {}
-        () = take_away(&node.client, is_interrupted || args.keep) => {}
+        () = take_away(&node, is_interrupted || args.keep) => {}
     }
     node.remove().await;
     if is_interrupted {
@@ -217,53 +217,24 @@ async fn stay(node: &Node, interrupts: &mut Interrupts, report: &Report) {
 }
 
 /// Deletes all pods through the API and waits until they are gone; with their grace period when they are stopped early.
-async fn take_away(client: &kube::Client, with_grace: bool) {
+async fn take_away(node: &Node, with_grace: bool) {
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{Api, DeleteParams, ListParams};
-    use kube::runtime::{WatchStreamExt, watcher};
 
-    let everywhere = Api::<Pod>::all(client.clone());
+    let everywhere = Api::<Pod>::all(node.client.clone());
     let Ok(pods) = everywhere.list(&ListParams::default()).await else { return };
     let mut longest = 0;
-    let mut left = std::collections::BTreeSet::new();
     for pod in pods {
         let (Some(name), Some(namespace)) = (pod.metadata.name, pod.metadata.namespace) else { continue };
         let grace = pod.spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
         longest = longest.max(grace);
-        let params =
-            if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
-        let namespaced = Api::<Pod>::namespaced(client.clone(), &namespace);
-        if namespaced.delete(&name, &params).await.is_ok() {
-            left.insert((namespace, name));
-        }
+        let params = if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
+        let namespaced = Api::<Pod>::namespaced(node.client.clone(), &namespace);
+        // Whatever does not go by itself is taken down with the node.
+        let _ = namespaced.delete(&name, &params).await;
     }
-    let gone = async {
-        let mut changes = std::pin::pin!(watcher(everywhere, watcher::Config::default()).default_backoff());
-        let mut seen = std::collections::BTreeSet::new();
-        while !left.is_empty() {
-            match futures::StreamExt::next(&mut changes).await {
-                Some(Ok(watcher::Event::Init)) => seen.clear(),
-                Some(Ok(watcher::Event::InitApply(pod))) => {
-                    seen.insert((
-                        pod.metadata.namespace.unwrap_or_default(),
-                        pod.metadata.name.unwrap_or_default(),
-                    ));
-                }
-                Some(Ok(watcher::Event::InitDone)) => left.retain(|key| seen.contains(key)),
-                Some(Ok(watcher::Event::Delete(pod))) => {
-                    left.remove(&(
-                        pod.metadata.namespace.unwrap_or_default(),
-                        pod.metadata.name.unwrap_or_default(),
-                    ));
-                }
-                Some(Ok(watcher::Event::Apply(_)) | Err(_)) => {}
-                None => break,
-            }
-        }
-    };
     let patience = Duration::from_secs(u64::try_from(longest).unwrap_or(30)) + REMOVAL;
-    // What is still there then is taken down with the node.
-    let _ = tokio::time::timeout(patience, gone).await;
+    let _ = tokio::time::timeout(patience, node.drained()).await;
 }
 
 /// The directory of the throwaway nodes below a data directory.

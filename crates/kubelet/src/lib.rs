@@ -100,6 +100,13 @@ impl KubeletHandle {
         self.interface.serve_connection(io).await;
     }
 
+    /// Waits until the API has no pod of this node and nothing is left of those that it had: no container, no volume.
+    ///
+    /// For a node that is taken away; answers at once after the shutdown.
+    pub async fn drained(&self) {
+        self.interface.pods.drained().await;
+    }
+
     /// Waits until all tasks have ended after the shutdown.
     pub async fn stopped(&self) {
         self.interface.agent.tasks.wait().await;
@@ -155,6 +162,22 @@ pub fn spawn_kubelet(
     });
     tasks.close();
     Ok(KubeletHandle { interface: HttpInterface { agent, pods } })
+}
+
+/// Takes away what the pods of an ended agent left in its directory: mounts first, then files.
+///
+/// For a throwaway node whose containers are gone. Nothing outside of `root_dir` is touched.
+///
+/// # Errors
+///
+/// The first mount or file that cannot be taken away; what it belongs to stays as it is.
+pub fn clear_pods(root_dir: &std::path::Path) -> std::io::Result<()> {
+    let store = pod_store::PodStore::new(root_dir);
+    for uid in store.known_uids() {
+        volumes::tear_down(&config::PodDirs::new(root_dir, &uid))?;
+        store.remove(&uid)?;
+    }
+    Ok(())
 }
 
 /// Waits for the runtime, then does everything else.

@@ -62,6 +62,11 @@ pub(crate) enum PodsMessage {
         /// Where the answer goes.
         answer: oneshot::Sender<Option<Arc<Pod>>>,
     },
+    /// Somebody waits until nothing is left of any pod.
+    Drain {
+        /// Where the answer goes, then.
+        answer: oneshot::Sender<()>,
+    },
     /// Somebody wants all pods.
     List {
         /// Where the answer goes.
@@ -86,6 +91,14 @@ impl PodsHandle {
         let (answer, found) = oneshot::channel();
         self.tell(PodsMessage::Find { namespace: namespace.to_owned(), name: name.to_owned(), answer });
         found.await.ok().flatten()
+    }
+
+    /// Waits until the API has no pod of this node and nothing is left of those that it had.
+    pub(crate) async fn drained(&self) {
+        let (answer, drained) = oneshot::channel();
+        self.tell(PodsMessage::Drain { answer });
+        // When the task has ended, nothing will be taken away any more.
+        let _ = drained.await;
     }
 
     /// All pods of this node.
@@ -115,12 +128,23 @@ pub(crate) struct PodsTask {
     handle: PodsHandle,
     workers: HashMap<String, Worker>,
     pods: BTreeMap<String, Arc<Pod>>,
+    /// Pods that the API does not have any more, while their workers take away what is left of them.
+    vanished: BTreeSet<String>,
+    drains: Vec<oneshot::Sender<()>>,
     adopted: bool,
 }
 
 impl PodsTask {
     pub(crate) fn new(agent: SharedAgent, handle: PodsHandle) -> Self {
-        Self { agent, handle, workers: HashMap::new(), pods: BTreeMap::new(), adopted: false }
+        Self {
+            agent,
+            handle,
+            workers: HashMap::new(),
+            pods: BTreeMap::new(),
+            vanished: BTreeSet::new(),
+            drains: Vec::new(),
+            adopted: false,
+        }
     }
 
     /// Works until the agent ends. Workers end with it; containers go on.
@@ -141,6 +165,17 @@ impl PodsTask {
                 PodsMessage::List { answer } => {
                     let _ = answer.send(self.pods.values().cloned().collect());
                 }
+                PodsMessage::Drain { answer } => self.drains.push(answer),
+            }
+            self.answer_drains();
+        }
+    }
+
+    fn answer_drains(&mut self) {
+        let works = self.workers.values().any(|worker| matches!(worker, Worker::Running { .. }));
+        if self.pods.is_empty() && !works {
+            for answer in self.drains.drain(..) {
+                let _ = answer.send(());
             }
         }
     }
@@ -228,7 +263,10 @@ impl PodsTask {
 
     fn gone(&mut self, uid: &str) {
         match self.workers.get(uid) {
-            Some(Worker::Running { inbox, .. }) => inbox.put_vanished(),
+            Some(Worker::Running { inbox, .. }) => {
+                inbox.put_vanished();
+                self.vanished.insert(uid.to_owned());
+            }
             Some(Worker::Ended) => {
                 self.workers.remove(uid);
                 self.pods.remove(uid);
@@ -246,9 +284,9 @@ impl PodsTask {
             task.disarm();
         }
         // If the API still has the object, its deletion will come; if not, it has come already.
-        let in_api = self.pods.contains_key(uid);
-        if !in_api {
+        if self.vanished.remove(uid) || !self.pods.contains_key(uid) {
             self.workers.remove(uid);
+            self.pods.remove(uid);
         }
     }
 

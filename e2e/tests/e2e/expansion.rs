@@ -90,7 +90,7 @@ spec:
     envFrom: [{configMapRef: {name: settings}}]
     env:
     - {name: Z, value: "1"}
-    - {name: Y, value: "2"}
+    - {name: X, value: "2"}
     - {name: "Logging:LogLevel:Default", value: Debug}
     - {name: Z, value: "3"}
 "#;
@@ -104,7 +104,7 @@ spec:
             "HOSTNAME=order",
             "A_KEY=a",
             "B_KEY=b",
-            "Y=2",
+            "X=2",
             "Logging:LogLevel:Default=Debug",
             "Z=3",
             "HOME=/root",

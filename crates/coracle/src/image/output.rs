@@ -124,7 +124,8 @@ fn names(image: &Image) -> Vec<(String, String)> {
     if !tagged.is_empty() {
         return tagged;
     }
-    let digested = image.repo_digests.iter().filter_map(|text| Reference::parse(text).ok()).map(|it| it.name());
+    let digested =
+        image.repo_digests.iter().filter_map(|text| Reference::parse(text).ok()).map(|it| it.name());
     let mut digested: Vec<(String, String)> = digested.map(|name| (name, NONE.to_owned())).collect();
     digested.dedup();
     match digested.is_empty() {

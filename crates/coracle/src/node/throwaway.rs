@@ -84,6 +84,7 @@ async fn clear(base: &Path, path: &Path) -> Result<(), String> {
     let config = RuntimeConfig::new(path.join("runtime"));
     let runtime = Runtime::open(config, images, network.clone()).await.map_err(|error| error.to_string())?;
     remove_pods(&runtime).await;
+    clear_volumes(path);
     network.cleanup().await.map_err(|error| error.to_string())
 }
 
@@ -110,6 +111,13 @@ pub(super) async fn remove_pods(runtime: &Runtime) {
         }
     });
     futures::future::join_all(removals).await;
+}
+
+/// Unmounts and removes the volumes of pods that are gone.
+pub(super) fn clear_volumes(directory: &Path) {
+    if let Err(error) = kubelet::clear_pods(&directory.join("kubelet")) {
+        tracing::warn!(%error, "volumes of a throwaway node could not be taken away");
+    }
 }
 
 /// Removes a tree. While something is mounted in it, it stays: removing would reach into what is mounted, and that may be

@@ -57,10 +57,18 @@ pub(crate) async fn create(
         }
         if let Some(message) = answer.refusal() {
             let field = answer.field().unwrap_or("metadata.name");
-            return Err(CreateError::Refused { place: input.place(object, field), message, code: answer.code });
+            return Err(CreateError::Refused {
+                place: input.place(object, field),
+                message,
+                code: answer.code,
+            });
         }
         let name = answer.body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        report.tell(&Happening::Created { kind: &object.kind, namespace: planned.namespace.as_deref(), name });
+        report.tell(&Happening::Created {
+            kind: &object.kind,
+            namespace: planned.namespace.as_deref(),
+            name,
+        });
         if let (true, Some(namespace)) = (object.kind == "Pod", &planned.namespace) {
             pods.push(PodKey { namespace: namespace.clone(), name: name.to_owned() });
         }
@@ -135,7 +143,8 @@ mod tests {
         let answer = |body| Answer { code: 422, warnings: Vec::new(), body };
         let causes = answer(json!({"message": "x", "details": {"causes": [{"field": "spec.a"}]}}));
         assert_eq!(causes.field(), Some("spec.a"));
-        let text = answer(json!({"message": "strict decoding error: unknown field \"spec.containers[0].foo\""}));
+        let text =
+            answer(json!({"message": "strict decoding error: unknown field \"spec.containers[0].foo\""}));
         assert_eq!(text.field(), Some("spec.containers[0].foo"));
     }
 }

@@ -44,11 +44,14 @@ pub(crate) async fn follow(
     wait: bool,
     report: Arc<Report>,
 ) -> BTreeMap<PodKey, Standing> {
-    let mut followed: BTreeMap<PodKey, Followed> = pods.into_iter().map(|key| (key, Followed::default())).collect();
+    let mut followed: BTreeMap<PodKey, Followed> =
+        pods.into_iter().map(|key| (key, Followed::default())).collect();
     let mut logs = JoinSet::new();
-    let events = tokio::spawn(tell_events(client.clone(), followed.keys().cloned().collect(), Arc::clone(&report)));
+    let events =
+        tokio::spawn(tell_events(client.clone(), followed.keys().cloned().collect(), Arc::clone(&report)));
     let everywhere = Api::<Pod>::all(client.clone());
-    let mut changes = pin!(watcher(everywhere, watcher::Config::default()).default_backoff().applied_objects());
+    let mut changes =
+        pin!(watcher(everywhere, watcher::Config::default()).default_backoff().applied_objects());
     while followed.values().any(|pod| !pod.standing.as_ref().is_some_and(|end| end.is_final(wait))) {
         let pod = match changes.next().await {
             Some(Ok(pod)) => pod,
@@ -113,9 +116,9 @@ async fn tell_log(client: kube::Client, key: PodKey, container: String, report: 
     }
 }
 
-/// Reasons of events that the container changes tell already.
+/// Reasons of events that the container changes tell already, or that nobody can do anything about on a throwaway node.
 const TOLD_ELSEWHERE: [&str; 8] =
-    ["Scheduled", "Pulled", "Created", "Started", "Killing", "Failed", "BackOff", "FailedCreatePodSandBox"];
+    ["Scheduled", "Pulled", "Created", "Started", "Killing", "Failed", "BackOff", "MissingClusterDNS"];
 
 /// Tells what the node reports about the followed pods, each report once.
 async fn tell_events(client: kube::Client, pods: Vec<PodKey>, report: Arc<Report>) {

@@ -190,7 +190,11 @@ impl Told {
         let terminated = state.and_then(|state| state.terminated.as_ref());
         // An end that was seen only after the restart belongs to the run before this one.
         if let Some(ended) = last.filter(|_| terminated.is_none()) {
-            let run = if state.is_some_and(|state| state.running.is_some()) { each.restart_count - 1 } else { each.restart_count };
+            let run = if state.is_some_and(|state| state.running.is_some()) {
+                each.restart_count - 1
+            } else {
+                each.restart_count
+            };
             self.tell_end(name, run, ended.exit_code, ended.reason.as_deref(), changes);
         }
         if let Some(state) = state {
@@ -220,7 +224,14 @@ impl Told {
         }
     }
 
-    fn tell_end(&mut self, name: &str, restarts: i32, status: i32, reason: Option<&str>, changes: &mut Vec<ContainerChange>) {
+    fn tell_end(
+        &mut self,
+        name: &str,
+        restarts: i32,
+        status: i32,
+        reason: Option<&str>,
+        changes: &mut Vec<ContainerChange>,
+    ) {
         if restarts < 0 || self.ended.get(name).is_some_and(|told| *told >= restarts) {
             return;
         }
@@ -276,7 +287,12 @@ mod tests {
             told.changes(&ended),
             [
                 ContainerChange::Started { container: "a".into(), restarts: 0 },
-                ContainerChange::Ended { container: "a".into(), restarts: 0, status: 0, reason: "Completed".into() },
+                ContainerChange::Ended {
+                    container: "a".into(),
+                    restarts: 0,
+                    status: 0,
+                    reason: "Completed".into()
+                },
             ]
         );
         assert_eq!(told.changes(&ended), [], "each change is told once");

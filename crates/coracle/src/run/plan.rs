@@ -71,12 +71,13 @@ pub(crate) fn plan(input: &Input, default_namespace: &str) -> Result<Plan, Vec<R
     }
     ranked.sort_unstable();
     let mut plan = Plan::default();
-    let mut declared = BTreeSet::from(["default", "kube-system", "kube-public", "kube-node-lease"].map(str::to_owned));
+    let mut declared =
+        BTreeSet::from(["default", "kube-system", "kube-public", "kube-node-lease"].map(str::to_owned));
     for (rank, index) in ranked {
         let (kind, plural, is_namespaced) = RUNNABLE[rank];
         let object = &input.objects[index];
-        let namespace = is_namespaced
-            .then(|| object.namespace.clone().unwrap_or_else(|| default_namespace.to_owned()));
+        let namespace =
+            is_namespaced.then(|| object.namespace.clone().unwrap_or_else(|| default_namespace.to_owned()));
         if kind == "Namespace" {
             declared.insert(object.name.clone());
         }
@@ -106,7 +107,9 @@ fn path_segment(text: &str) -> String {
 }
 
 fn rank(object: &InputObject) -> Option<usize> {
-    (object.api_version == "v1").then(|| RUNNABLE.iter().position(|(kind, ..)| *kind == object.kind)).flatten()
+    (object.api_version == "v1")
+        .then(|| RUNNABLE.iter().position(|(kind, ..)| *kind == object.kind))
+        .flatten()
 }
 
 fn refusal(input: &Input, object: &InputObject) -> Refusal {
@@ -121,7 +124,16 @@ fn refusal(input: &Input, object: &InputObject) -> Refusal {
         };
     }
     if schema::builtin().type_for(group_version, kind).is_some() {
-        let templated = matches!(kind.as_str(), "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" | "ReplicationController");
+        let templated = matches!(
+            kind.as_str(),
+            "Deployment"
+                | "ReplicaSet"
+                | "StatefulSet"
+                | "DaemonSet"
+                | "Job"
+                | "CronJob"
+                | "ReplicationController"
+        );
         return Refusal {
             place,
             problem: format!("{kind} {}: nothing here runs this kind yet", object.name),
@@ -150,7 +162,8 @@ fn is_near(known: &str, written: &str) -> bool {
     }
     let (known, written) = (known.as_bytes(), written.as_bytes());
     let ahead = known.iter().zip(written).take_while(|(a, b)| a == b).count();
-    let behind = known[ahead..].iter().rev().zip(written[ahead..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let behind =
+        known[ahead..].iter().rev().zip(written[ahead..].iter().rev()).take_while(|(a, b)| a == b).count();
     known.len() - ahead - behind <= 1 && written.len() - ahead - behind <= 1
 }
 
@@ -177,7 +190,14 @@ mod tests {
     fn every_kind_that_nothing_runs_is_named_at_once() {
         let refused = check("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n---\napiVersion: v1\nkind: pod\n---\nkind: Pod\n").unwrap_err();
         let problems = refused.iter().map(|each| each.problem.as_str()).collect::<Vec<_>>();
-        assert_eq!(problems, ["Deployment d: nothing here runs this kind yet", "no kind \"pod\" is known in version \"v1\"", "Pod has no apiVersion"]);
+        assert_eq!(
+            problems,
+            [
+                "Deployment d: nothing here runs this kind yet",
+                "no kind \"pod\" is known in version \"v1\"",
+                "Pod has no apiVersion"
+            ]
+        );
         assert_eq!(refused[1].hint, "did you mean Pod (apiVersion v1)?");
     }
 

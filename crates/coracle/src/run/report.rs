@@ -117,7 +117,10 @@ fn tell_text(happening: &Happening<'_>, widths: &mut Widths) -> std::io::Result<
                 writeln!(err, "{dim}pod {pod}: container {container} started{dim:#}")
             }
             ContainerChange::Started { container, restarts } => {
-                writeln!(err, "{dim}pod {pod}: container {container} started again (restart {restarts}){dim:#}")
+                writeln!(
+                    err,
+                    "{dim}pod {pod}: container {container} started again (restart {restarts}){dim:#}"
+                )
             }
             ContainerChange::Ended { container, status: 0, .. } => {
                 writeln!(err, "{dim}pod {pod}: container {container} ended with status 0{dim:#}")
@@ -165,7 +168,8 @@ fn tell_text(happening: &Happening<'_>, widths: &mut Widths) -> std::io::Result<
 
 /// The same prefix always has the same colour.
 fn colour_index(prefix: &str) -> usize {
-    prefix.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte))) % PREFIX_COLOURS.len()
+    prefix.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)))
+        % PREFIX_COLOURS.len()
 }
 
 fn after_colon(message: &str) -> String {
@@ -225,8 +229,12 @@ fn json_event(happening: &Happening<'_>) -> serde_json::Value {
         Happening::Event { namespace, pod, severity, reason, message } => {
             json!({"type": "event", "namespace": namespace, "pod": pod, "severity": severity, "reason": reason, "message": message})
         }
-        Happening::Warning { object, message } => json!({"type": "warning", "object": object, "message": message}),
-        Happening::Result { status, summary } => json!({"type": "result", "status": status, "summary": summary}),
+        Happening::Warning { object, message } => {
+            json!({"type": "warning", "object": object, "message": message})
+        }
+        Happening::Result { status, summary } => {
+            json!({"type": "result", "status": status, "summary": summary})
+        }
         Happening::Notice { message } => json!({"type": "notice", "message": message}),
     }
 }
@@ -242,7 +250,8 @@ mod tests {
 
     #[test]
     fn a_container_event_is_flat_json() {
-        let change = ContainerChange::Ended { container: "c".into(), restarts: 0, status: 3, reason: "Error".into() };
+        let change =
+            ContainerChange::Ended { container: "c".into(), restarts: 0, status: 3, reason: "Error".into() };
         let event = json_event(&Happening::Container { namespace: "default", pod: "p", change: &change });
         assert_eq!(
             event,
