@@ -59,7 +59,7 @@ mod writing;
 pub use identity::Identity;
 pub use in_memory::{InMemoryConnector, InMemoryIo};
 pub use limits::Limits;
-pub use node::{NoNodes, NodeConnector, NodeIo};
+pub use node::{NoNodes, NodeConnection, NodeConnector, NodeIo};
 pub use server::{ApiServer, ApiServerConfig, StartError};
 pub use service_addresses::{ServiceRange, ServiceRangeError};
 pub use tls::{TlsError, server_tls};

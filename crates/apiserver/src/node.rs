@@ -11,6 +11,9 @@ pub trait NodeIo: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<Io: AsyncRead + AsyncWrite + Send + Unpin> NodeIo for Io {}
 
+/// A connection that is being opened.
+pub type NodeConnection<'c> = Pin<Box<dyn Future<Output = io::Result<Box<dyn NodeIo>>> + Send + 'c>>;
+
 /// Opens connections to the kubelets' HTTP/1.1 interface.
 ///
 /// Requests that the server sends: `GET /containerLogs/NAMESPACE/POD/CONTAINER?follow=&tailLines=&previous=&timestamps=&sinceSeconds=&sinceTime=&limitBytes=`,
@@ -19,10 +22,7 @@ impl<Io: AsyncRead + AsyncWrite + Send + Unpin> NodeIo for Io {}
 /// query and headers.
 pub trait NodeConnector: Send + Sync + 'static {
     /// Opens a connection to the kubelet of the node `node`.
-    fn connect<'c>(
-        &'c self,
-        node: &'c str,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn NodeIo>>> + Send + 'c>>;
+    fn connect<'c>(&'c self, node: &'c str) -> NodeConnection<'c>;
 }
 
 /// For a server without nodes: every connection is refused.
@@ -30,10 +30,7 @@ pub trait NodeConnector: Send + Sync + 'static {
 pub struct NoNodes;
 
 impl NodeConnector for NoNodes {
-    fn connect<'c>(
-        &'c self,
-        _node: &'c str,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn NodeIo>>> + Send + 'c>> {
+    fn connect<'c>(&'c self, _node: &'c str) -> NodeConnection<'c> {
         Box::pin(std::future::ready(Err(io::Error::new(
             io::ErrorKind::NotConnected,
             "this API server has no way to its nodes",

@@ -65,13 +65,8 @@ async fn writes_are_compared_and_swapped_by_resource_version() {
     let second = maps.replace("c", &params, &changed).await.expect("replaced");
     assert_ne!(second.resource_version(), first.resource_version());
     let error = maps.replace("c", &params, &changed).await.expect_err("stale");
-    assert_eq!(
-        error.to_string().contains(
-            "the object has been modified; please apply your changes to the latest version and try again"
-        ),
-        true,
-        "{error}"
-    );
+    let words = "the object has been modified; please apply your changes to the latest version and try again";
+    assert!(error.to_string().contains(words), "{error}");
     let same = maps.replace("c", &params, &second).await.expect("no change");
     assert_eq!(same.resource_version(), second.resource_version(), "what changes nothing is no new version");
     changed.metadata.resource_version = None;

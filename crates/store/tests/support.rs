@@ -52,6 +52,12 @@ pub struct Disk {
 #[derive(Clone, Debug)]
 pub struct FaultyBackend(pub Arc<Mutex<Disk>>);
 
+impl Default for FaultyBackend {
+    fn default() -> Self {
+        FaultyBackend::new()
+    }
+}
+
 impl FaultyBackend {
     pub fn new() -> FaultyBackend {
         FaultyBackend(Arc::new(Mutex::new(Disk {

@@ -133,7 +133,9 @@ fn parse_value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
             check_value(&word)?;
             Ok(word)
         }
-        other => Err(SelectorError::Unexpected { found: other.shown(), expected: "identifier" }),
+        other @ Token::Sign(_) => {
+            Err(SelectorError::Unexpected { found: other.shown(), expected: "identifier" })
+        }
     }
 }
 
