@@ -323,7 +323,7 @@ location = "m.example/d"
     fn damaged_rules_are_an_error_with_their_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("registries.conf");
-        assert_eq!(RegistryRules::read(&[path.clone()]).unwrap(), RegistryRules::default());
+        assert_eq!(RegistryRules::read(std::slice::from_ref(&path)).unwrap(), RegistryRules::default());
         std::fs::write(&path, "[[registry]\n").unwrap();
         assert!(matches!(RegistryRules::read(&[path]), Err(RegistriesError::Syntax { .. })));
     }

@@ -61,7 +61,7 @@ async fn a_real_registry_serves_every_compression_and_what_is_there_is_not_fetch
         let recorder = Arc::new(Recorder::default());
         let image = store.pull(&name, &PullOptions::bare().with_progress(recorder.clone())).await.unwrap();
         assert_eq!(image.id.to_string(), made.id());
-        assert_eq!(image.references, [name.clone()]);
+        assert_eq!(image.references, [name.as_str()]);
         assert_eq!(fs::metadata(image.layers[0].join(format!("only-{tag}"))).unwrap().len(), 1 << 20);
         assert_eq!(store.resolve(&name).unwrap(), Some(image.clone()));
         let events = recorder.0.lock().unwrap().clone();
@@ -532,7 +532,7 @@ async fn a_reference_with_a_digest_gets_that_or_nothing() {
     let registry = OddRegistry::with_image(made.clone(), |_, right| right);
     let (_directory, store) = open();
     let right = format!("{}/app@{}", registry.address(), testkit::image::digest(&made.manifest));
-    assert_eq!(store.pull(&right, &PullOptions::bare()).await.unwrap().repo_digests, [right.clone()]);
+    assert_eq!(store.pull(&right, &PullOptions::bare()).await.unwrap().repo_digests, [right.as_str()]);
     store.remove(&right).unwrap();
     let wrong = format!("{}/app@{}", registry.address(), testkit::image::digest(b"other"));
     store.pull(&wrong, &PullOptions::bare()).await.unwrap_err();

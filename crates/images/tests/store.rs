@@ -52,7 +52,8 @@ fn damage_anywhere_is_set_aside_and_repaired_by_the_next_import() {
     let store = ImageStore::open(template.path()).unwrap();
     import(&store, &made, "app");
     store.hold("container", &store.resolve("app").unwrap().unwrap()).unwrap();
-    let damages: [(&str, fn(&Path)); 5] = [
+    type Damage = (&'static str, fn(&Path));
+    let damages: [Damage; 5] = [
         ("emptied", |path| fs::write(path, "").unwrap()),
         ("noise", |path| fs::write(path, [0xff, 0, 7, 9]).unwrap()),
         ("cut", |path| {
@@ -289,5 +290,74 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let status = std::process::Command::new("umount").arg(&self.0).status();
         assert!(status.is_ok_and(|status| status.success()), "the file system can be unmounted");
+    }
+}
+
+/// A process that is killed in the middle of an import, at every step of it: the store opens, shows the image whole or
+/// not at all, and takes it the next time.
+#[test]
+fn a_killed_import_is_as_if_it_had_not_begun() {
+    const MARK: &str = "CORACLE_TEST_KILLED_IMPORT";
+    if let Some(place) = std::env::var_os(MARK) {
+        // The process that will be killed: it says each step and waits for permission to go on.
+        let place = PathBuf::from(place);
+        let store = ImageStore::open(place.join("s")).unwrap();
+        let options = ImportOptions::new().with_progress(std::sync::Arc::new(StepByStep));
+        store.import(place.join("archive"), &options).unwrap();
+        println!("STEP");
+        return;
+    }
+    let made = ImageMaker::new()
+        .layer(TarMaker::new().file("a", vec![b'a'; 1 << 20]))
+        .layer(TarMaker::new().file("b", vec![b'b'; 1 << 20]))
+        .build();
+    let mut complete = 0;
+    for steps in 1.. {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("archive"), made.docker_archive(&["app"])).unwrap();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_killed_import_is_as_if_it_had_not_begun", "--nocapture"])
+            .env(MARK, directory.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut permission = child.stdin.take().unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let mut seen = 0;
+        for line in lines.map_while(Result::ok).filter(|line| line.ends_with("STEP")) {
+            seen += 1;
+            if seen == steps {
+                break;
+            }
+            assert!(line.ends_with("STEP"));
+            let _ = std::io::Write::write_all(&mut permission, b"\n");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let store = ImageStore::open(directory.path().join("s")).unwrap();
+        assert_eq!(files(&store.directory().join("ingest")), [] as [PathBuf; 0]);
+        assert_eq!(files(&store.directory().join("quarantine")), [] as [PathBuf; 0]);
+        if let Some(image) = store.resolve("app").unwrap() {
+            complete += 1;
+            assert_eq!(image.layers[1].join("b").metadata().unwrap().len(), 1 << 20);
+        }
+        let options = ImportOptions::new();
+        let image = store.import(directory.path().join("archive"), &options).unwrap().images.remove(0);
+        assert_eq!(store.resolve("app").unwrap(), Some(image));
+        if seen < steps {
+            break;
+        }
+    }
+    assert!(complete >= 1, "the last run was not killed before its end");
+}
+
+struct StepByStep;
+
+impl images::PullProgress for StepByStep {
+    fn report(&self, _event: images::TransferEvent) {
+        println!("STEP");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn download(
     let storage = |source: std::io::Error| PullImageError::Layer {
         reference: registry.name.clone(),
         layer: layer.digest,
-        source: LayerError::Io(source),
+        source: Box::new(LayerError::Io(source)),
     };
     let file = File::create_new(path).map_err(storage)?;
     let mut received = Received { file, hash: Sha256::new(), bytes: 0 };
@@ -144,7 +144,7 @@ async fn receive(
         writer.await.map_err(|_| PullImageError::Interrupted)?.map_err(|source| PullImageError::Layer {
             reference: registry.name.clone(),
             layer: layer.digest,
-            source: LayerError::Io(source),
+            source: Box::new(LayerError::Io(source)),
         })?;
     Ok((received, failure))
 }
