@@ -15,7 +15,6 @@ pub(crate) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 pub(crate) const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 pub(crate) const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
 pub(crate) const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
-pub(crate) const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
 /// Labels of a pod's sandbox: its own, and those that name it.
 pub(crate) fn sandbox_labels(pod: &Pod) -> BTreeMap<String, String> {

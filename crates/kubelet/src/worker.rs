@@ -91,8 +91,6 @@ pub(crate) struct PodWorker {
     written: Option<PodStatus>,
     /// Back-offs that were told already: container and the attempt that waits.
     announced: Vec<(String, u32)>,
-    /// What a cleanup failed with, told once.
-    told_failure: Option<String>,
 }
 
 impl PodWorker {
@@ -110,7 +108,6 @@ impl PodWorker {
             saved: String::new(),
             written: None,
             announced: Vec::new(),
-            told_failure: None,
         }
     }
 
