@@ -39,6 +39,14 @@ impl Runtime {
             .filter(|record| !record.stopped)
             .map(|record| record.id)
             .collect();
+        let prefix = self.state.holder_prefix();
+        for holder in self.state.images.holders() {
+            if let Some(container) = holder.strip_prefix(&prefix)
+                && self.state.container(container).is_err()
+            {
+                self.state.release_image(container);
+            }
+        }
         match self.state.network.retain_pods(known).await {
             Ok(removed) if removed.is_empty() => {}
             Ok(removed) => {
@@ -130,6 +138,13 @@ impl Runtime {
         if let Ok(link) = shim_link::connect(directory, |_| {}).await {
             // An idle shim ends; one with containers refuses, and the containers live on.
             let _ = link.call(crate::protocol::Call::Quit).await;
+        }
+        if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
+            // Made by us under this name. It goes only if nothing is in it.
+            let group = self.state.cgroup(&format!("{}/{name}", self.state.cgroup_root()));
+            if group.remove() {
+                group.remove_empty_parents();
+            }
         }
         match state_files::quarantine(directory, &self.state.quarantine_directory()) {
             Ok(moved) => tracing::warn!(

@@ -264,12 +264,12 @@ impl Cgroup {
 
     /// Removes the group and those below it. False when processes are still in it.
     pub(crate) fn remove(&self) -> bool {
-        self.directories().iter().all(|directory| remove_tree(directory))
+        // Every hierarchy, also after one that refused.
+        self.directories().iter().fold(true, |removed, directory| remove_tree(directory) && removed)
     }
 
-    /// Removes the group's parents too, as long as they are empty, up to (not including) the hierarchy's root.
-    pub(crate) fn remove_with_empty_parents(&self) -> bool {
-        let removed = self.remove();
+    /// Removes the group's parents, as long as they are empty, up to (not including) the hierarchy's root.
+    pub(crate) fn remove_empty_parents(&self) {
         let mut path = self.path.as_str();
         while let Some((parent, _)) = path.rsplit_once('/').filter(|(parent, _)| !parent.is_empty()) {
             path = parent;
@@ -278,7 +278,6 @@ impl Cgroup {
                 let _ = fs::remove_dir(mount.join(path.trim_start_matches('/')));
             }
         }
-        removed
     }
 }
 

@@ -16,7 +16,7 @@ use crate::launch::{self, StartRecord, files};
 use crate::protocol::{Call, Reply};
 use crate::runtime::{Runtime, new_id, now};
 use crate::sandbox::{Sandbox, Standing};
-use crate::sandboxes::{KILL_DEADLINE, remove_directory};
+use crate::sandboxes::{KILL_DEADLINE, remove_directory, remove_group};
 use crate::shim_link::ShimLink;
 use crate::state_files::{self, Durability};
 use crate::stop_signal::stop_signal;
@@ -37,6 +37,10 @@ impl Runtime {
         let image = self.state.images.find(&wanted)?.ok_or(CallError::NoImage { image: wanted })?;
         let id = new_id();
         let directory = sandbox.containers_directory().join(&id);
+        if !self.state.images.hold(&self.state.holder(&id), &image)? {
+            // Removed between the look-up and now.
+            return Err(CallError::NoImage { image: image.id.to_string() });
+        }
         match self.build_container(&id, &sandbox, &link, config, &image).await {
             Ok(()) => {
                 self.state.publish(&id, &sandbox.id(), ContainerEventType::ContainerCreatedEvent);
@@ -44,7 +48,8 @@ impl Runtime {
             }
             Err(error) => {
                 let group = format!("{}/{id}", sandbox.record().cgroup_parent);
-                self.state.cgroup(&group).remove();
+                remove_group(&self.state.cgroup(&group)).await;
+                self.state.release_image(&id);
                 if let Err(error) = remove_directory(&directory).await {
                     tracing::warn!(container = %id, %error, "the directory of a container could not be removed");
                 }
@@ -188,14 +193,9 @@ impl Runtime {
             // Gone or unknown is as good as forgotten.
             let _ = link.call(Call::Forget { container: id.clone() }).await;
         }
-        let group = self.state.cgroup(&container.record.cgroup);
-        if !group.remove() {
-            group.kill();
-            if !group.remove() {
-                tracing::warn!(container = %id, group = group.path(), "a control group could not be removed");
-            }
-        }
+        remove_group(&self.state.cgroup(&container.record.cgroup)).await;
         remove_directory(&container.directory).await.on_path("remove", &container.directory)?;
+        self.state.release_image(id);
         self.state.forget_container(id);
         self.state.publish(id, &container.record.sandbox, ContainerEventType::ContainerDeletedEvent);
         Ok(())

@@ -169,6 +169,22 @@ impl RuntimeState {
         })
     }
 
+    /// The name under which a container holds its image: several nodes may share one store.
+    pub(crate) fn holder(&self, container: &str) -> String {
+        format!("{}{container}", self.holder_prefix())
+    }
+
+    pub(crate) fn holder_prefix(&self) -> String {
+        format!("{}-", network::NodeIdentity::of_data_dir(&self.config.data_dir).table())
+    }
+
+    /// The container needs its image's layers no longer.
+    pub(crate) fn release_image(&self, container: &str) {
+        if let Err(error) = self.images.release(&self.holder(container)) {
+            tracing::warn!(%container, %error, "an image stays held for a container that is gone");
+        }
+    }
+
     pub(crate) fn cgroup(&self, path: &str) -> Cgroup {
         Cgroup::at(self.layout.clone(), path)
     }

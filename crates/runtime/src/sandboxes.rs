@@ -11,9 +11,10 @@ use std::time::Duration;
 use cri::v1::{ContainerEventType, NamespaceMode, PodSandboxConfig, PortMapping};
 use network::{HostPort, ResolvConf};
 use prost::Message as _;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::call_error::{CallError, OnPath as _};
+use crate::cgroup::Cgroup;
 use crate::compose::shares_processes;
 use crate::launch::Resources;
 use crate::protocol::{self, Call, Reply, ShimReady, ShimSpec};
@@ -140,7 +141,7 @@ impl Runtime {
             tracing::warn!(sandbox = id, %error, "a pod's network could not be removed");
         }
         let group = self.state.cgroup(&format!("{}/{id}", self.state.cgroup_root()));
-        group.remove_with_empty_parents();
+        remove_group(&group).await;
         if let Err(error) = remove_directory(directory).await {
             tracing::warn!(sandbox = id, %error, "the directory of a sandbox could not be removed");
         }
@@ -178,7 +179,7 @@ impl Runtime {
         }
         let record = sandbox.record();
         if record.made_cgroup_parent {
-            self.state.cgroup(&record.cgroup_parent).remove_with_empty_parents();
+            remove_group(&self.state.cgroup(&record.cgroup_parent)).await;
         }
         remove_directory(&sandbox.directory).await.on_path("remove", &sandbox.directory)?;
         self.state.forget_sandbox(&id);
@@ -259,8 +260,8 @@ async fn spawn_shim(state: &RuntimeState, directory: &Path) -> Result<i32, CallE
         .stderr(errors);
     let mut child = command.spawn().on_path("execute", &program)?;
     let mut line = String::new();
-    let mut output = child.stdout.take().expect("it was piped");
-    let read = tokio::time::timeout(SHIM_DEADLINE, output.read_to_string(&mut line)).await;
+    let mut output = BufReader::new(child.stdout.take().expect("it was piped"));
+    let read = tokio::time::timeout(SHIM_DEADLINE, output.read_line(&mut line)).await;
     let problem = match read {
         Ok(Ok(_)) => match serde_json::from_str(&line) {
             Ok(ShimReady::Ready { pid }) => return Ok(pid),
@@ -349,6 +350,27 @@ fn host_port(mapping: &PortMapping) -> Option<HostPort> {
 
 fn node_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Kills what is left in a group and removes it, with the parents that it leaves empty.
+///
+/// A killed process stays in its group until the kernel has taken it apart, and version 1 has nothing to wait on: this
+/// looks again after a moment, each time a longer one.
+pub(crate) async fn remove_group(group: &Cgroup) {
+    let mut pause = Duration::from_millis(1);
+    while !group.remove() {
+        if pause > Duration::from_secs(1) {
+            tracing::warn!(
+                group = group.path(),
+                "a control group could not be removed: processes in it do not end"
+            );
+            return;
+        }
+        group.kill();
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    group.remove_empty_parents();
 }
 
 /// Removes a directory of ours on a thread that may wait for the disk.

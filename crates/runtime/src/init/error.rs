@@ -7,14 +7,14 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InitError {
     /// A step that concerns nothing but this process.
-    #[error("cannot {step}: {source}")]
+    #[error("cannot {step}: {}", plain(source))]
     Step {
         step: &'static str,
         #[source]
         source: io::Error,
     },
     /// A step that concerns a path.
-    #[error("cannot {step} {path}: {source}")]
+    #[error("cannot {step} {path}: {}", plain(source))]
     Path {
         step: &'static str,
         path: String,
@@ -31,7 +31,7 @@ pub(crate) enum InitError {
     #[error("exec: {program:?}: executable file not found in $PATH")]
     NotInPath { program: String },
     /// The program cannot be executed. Worded as people know it.
-    #[error("exec: {program:?}: {source}{hint}")]
+    #[error("exec: {program:?}: {}{hint}", plain(source))]
     Execute {
         program: String,
         #[source]
@@ -57,6 +57,20 @@ pub(crate) enum InitError {
     Filter(#[from] sys::InstallFilterError),
 }
 
+/// An error of the system as people know it: `permission denied`, without a number behind it.
+pub(super) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split_once(" (os error").map_or(text.as_str(), |(text, _)| text);
+    let mut letters = text.chars();
+    match letters.next() {
+        // Words of one letter or in capitals stay as they are.
+        Some(first) if letters.clone().next().is_some_and(char::is_lowercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        Some(_) | None => text.to_owned(),
+    }
+}
+
 /// Names the step that failed.
 pub(crate) trait Step<T> {
     fn step(self, step: &'static str) -> Result<T, InitError>;
@@ -70,5 +84,19 @@ impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
 
     fn step_path(self, step: &'static str, path: impl ToString) -> Result<T, InitError> {
         self.map_err(|source| InitError::Path { step, path: path.to_string(), source: source.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_errors_read_like_the_rest_of_the_sentence() {
+        let denied = io::Error::from_raw_os_error(libc::EACCES);
+        assert_eq!(plain(&denied), "permission denied");
+        assert_eq!(plain(&io::Error::other("Own words")), "own words");
+        let error = InitError::Path { step: "enter", path: "/x".to_owned(), source: denied };
+        assert_eq!(error.to_string(), "cannot enter /x: permission denied");
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum ResolveUserError {
     NoGroup { name: String },
     #[error("{number} is no user or group number: the largest is {MAX_ID}")]
     OutOfRange { number: String },
-    #[error("cannot read {file} of the image: {source}")]
+    #[error("cannot read {file} of the image: {}", super::error::plain(source))]
     Read {
         file: &'static str,
         #[source]

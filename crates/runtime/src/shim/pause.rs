@@ -14,6 +14,11 @@ pub(super) fn spawn_pause() -> Result<ChildProcess, ForkError> {
 
 fn pause() -> ! {
     let _ = sys::close_all_except(&[]);
+    // The daemon waits for the end of the shim's standard output.
+    if let Ok(null) = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()) {
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
     // It ends with the shim, and the kernel ends everything in its namespace with it.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let mut signals = SigSet::empty();

@@ -84,7 +84,9 @@ async fn nothing_leaks() {
         let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
         assert!(!arguments.contains("sup3rs3cret"), "{arguments}");
-        if arguments.starts_with("coracle shim") && arguments.contains(node.directory.path().to_str().unwrap()) {
+        if arguments.starts_with("coracle shim")
+            && arguments.contains(node.directory.path().to_str().unwrap())
+        {
             assert!(environment.is_empty(), "a process of ours has an environment");
             shims += 1;
         }

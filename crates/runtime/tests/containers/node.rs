@@ -30,6 +30,71 @@ pub(crate) struct Node {
     pub(crate) directory: tempfile::TempDir,
     network: Option<Network>,
     daemon: Option<Child>,
+    ended: bool,
+}
+
+impl Drop for Node {
+    /// A test that failed leaves no less behind than one that passed.
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        if let Some(mut child) = self.daemon.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let (directory, network) = (self.directory.path().to_owned(), self.network.take());
+        let cleaning = std::thread::spawn(move || clean_up(&directory, network));
+        let _ = cleaning.join();
+    }
+}
+
+fn clean_up(directory: &Path, network: Option<Network>) {
+    let ours = directory.to_string_lossy().into_owned();
+    for entry in std::fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+        let number =
+            entry.file_name().to_string_lossy().parse().ok().and_then(rustix::process::Pid::from_raw);
+        // Their containers end with them.
+        if let Some(number) =
+            number.filter(|_| arguments.starts_with("coracle shim") && arguments.contains(&ours))
+        {
+            let _ = rustix::process::kill_process(number, rustix::process::Signal::KILL);
+        }
+    }
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        if let Ok(network) = network.map_or_else(|| Network::open(network_config(directory)), Ok) {
+            let _ = network.cleanup().await;
+        }
+    });
+    let group = config(directory).cgroup_root.unwrap();
+    for hierarchy in std::fs::read_dir("/sys/fs/cgroup").unwrap().filter_map(Result::ok) {
+        remove_groups(&hierarchy.path().join(group.trim_start_matches('/')));
+    }
+    remove_groups(&Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/')));
+}
+
+fn remove_groups(directory: &Path) {
+    for _ in 0..100 {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                for inner in std::fs::read_dir(entry.path()).into_iter().flatten().filter_map(Result::ok) {
+                    let _ = std::fs::remove_dir(inner.path());
+                }
+                let _ = std::fs::remove_dir(entry.path());
+            }
+        }
+        if std::fs::remove_dir(directory).is_ok() || !directory.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn network_config(directory: &Path) -> NetworkConfig {
+    NetworkConfig { claims_dir: directory.join("claims"), ..NetworkConfig::new(directory.join("runtime")) }
 }
 
 pub(crate) fn config(directory: &Path) -> RuntimeConfig {
@@ -73,14 +138,14 @@ impl Node {
         let directory = new_directory();
         let (runtime, network) = open_with(directory.path(), change).await;
         let (client, images) = cri::in_process(runtime.clone(), runtime);
-        Self { runtime: client, images, directory, network: Some(network), daemon: None }
+        Self { runtime: client, images, directory, network: Some(network), daemon: None, ended: false }
     }
 
     /// A runtime in a process of its own.
     pub(crate) async fn start_daemon() -> Self {
         let directory = new_directory();
         let (child, runtime, images) = spawn_daemon(directory.path()).await;
-        Self { runtime, images, directory, network: None, daemon: Some(child) }
+        Self { runtime, images, directory, network: None, daemon: Some(child), ended: false }
     }
 
     /// Kills the daemon with SIGKILL and starts another one over the same directory.
@@ -110,16 +175,12 @@ impl Node {
         if let Some(mut child) = self.daemon.take() {
             child.kill().unwrap();
             child.wait().unwrap();
-            let network_config = NetworkConfig {
-                claims_dir: self.directory.path().join("claims"),
-                ..NetworkConfig::new(self.directory.path().join("runtime"))
-            };
-            self.network = Some(Network::open(network_config).unwrap());
+            self.network = Some(Network::open(network_config(self.directory.path())).unwrap());
         }
-        drop((self.runtime, self.images));
         if let Some(network) = self.network.take() {
             network.cleanup().await.unwrap();
         }
+        self.ended = true;
     }
 
     pub(crate) async fn sandbox(&mut self, config: PodSandboxConfig) -> String {
@@ -180,6 +241,8 @@ impl Node {
         let id = self.launch(&sandbox, config).await;
         let status = self.ended(&id).await;
         let log = read_log(Path::new(&status.log_path));
+        // The next run begins its own.
+        std::fs::remove_file(&status.log_path).unwrap();
         self.remove(&sandbox).await;
         (status, log)
     }
@@ -326,14 +389,20 @@ impl Node {
         let all = self.runtime.list_containers(request).await.unwrap().into_inner().containers;
         all.into_iter()
             .find(|container| {
-                container.metadata.as_ref().unwrap().name == name && container.state() == ContainerState::ContainerRunning
+                container.metadata.as_ref().unwrap().name == name
+                    && container.state() == ContainerState::ContainerRunning
             })
             .unwrap_or_else(|| panic!("no running container {name}"))
             .id
     }
 
     /// Executes a command in a container, by the container's name.
-    pub(crate) async fn exec(&mut self, sandbox: &str, name: &str, command: &[&str]) -> cri::v1::ExecSyncResponse {
+    pub(crate) async fn exec(
+        &mut self,
+        sandbox: &str,
+        name: &str,
+        command: &[&str],
+    ) -> cri::v1::ExecSyncResponse {
         let id = self.container_named(sandbox, name).await;
         self.exec_in(&id, command, 30).await.unwrap()
     }
