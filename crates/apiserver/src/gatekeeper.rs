@@ -154,9 +154,21 @@ async fn admit_resource(
         || target.subresource.as_deref().is_some_and(|name| subresources::is_long(name, &query));
     let place = server.in_flight.enter(&server, &identity, long)?;
     let call = Call { server, identity, kind, verb, namespace, name, query, request, place };
-    match target.subresource {
-        Some(subresource) => subresources::dispatch(call, &subresource, &target.rest).await,
-        None => verbs::dispatch(call).await,
+    let subresource = target.subresource;
+    let action = async move {
+        match subresource {
+            Some(subresource) => subresources::dispatch(call, &subresource, &target.rest).await,
+            None => verbs::dispatch(call).await,
+        }
+    };
+    match verb {
+        Verb::Get | Verb::List | Verb::Watch => action.await,
+        // What is begun is brought to its end, also when the client leaves: a write has effects beyond its object.
+        Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
+            tokio::spawn(action).await.unwrap_or_else(|_| {
+                Err(ApiError::Internal { message: "the request handler panicked".to_owned() })
+            })
+        }
     }
 }
 

@@ -82,11 +82,35 @@ struct Taken {
     ports: BTreeSet<u16>,
 }
 
-/// What one service was given in addition to what it had; to be returned when the service is not stored after all.
-#[derive(Debug, Default)]
-pub(crate) struct Allocation {
+/// What one service was given in addition to what it had; given back when dropped, unless the service was stored.
+#[derive(Debug)]
+pub(crate) struct Allocation<'s> {
+    owner: &'s ServiceAddresses,
     address: Option<Ipv4Addr>,
     ports: Vec<u16>,
+}
+
+impl Allocation<'_> {
+    /// The service holds it from now on.
+    pub(crate) fn keep(mut self) {
+        self.address = None;
+        self.ports.clear();
+    }
+}
+
+impl Drop for Allocation<'_> {
+    fn drop(&mut self) {
+        if self.address.is_none() && self.ports.is_empty() {
+            return;
+        }
+        let mut taken = self.owner.taken();
+        if let Some(address) = self.address {
+            taken.addresses.remove(&address);
+        }
+        for port in &self.ports {
+            taken.ports.remove(port);
+        }
+    }
 }
 
 impl ServiceAddresses {
@@ -120,14 +144,17 @@ impl ServiceAddresses {
         }
     }
 
-    /// Gives back what was not used.
-    pub(crate) fn release(&self, allocation: &Allocation) {
+    /// Gives back what the old version of a stored service held and the new one does not.
+    pub(crate) fn replace(&self, old: &Value, new: &Value) {
         let mut taken = self.taken();
-        if let Some(address) = allocation.address {
+        if let Some(address) = cluster_address(old)
+            && cluster_address(new) != Some(address)
+        {
             taken.addresses.remove(&address);
         }
-        for port in &allocation.ports {
-            taken.ports.remove(port);
+        let kept: Vec<u16> = node_ports(new).collect();
+        for port in node_ports(old).filter(|port| !kept.contains(port)) {
+            taken.ports.remove(&port);
         }
     }
 
@@ -136,20 +163,15 @@ impl ServiceAddresses {
         &self,
         service: &mut Value,
         old: Option<&Value>,
-    ) -> Result<Allocation, FieldErrors> {
-        let mut allocation = Allocation::default();
+    ) -> Result<Allocation<'_>, FieldErrors> {
+        let mut allocation = Allocation { owner: self, address: None, ports: Vec::new() };
         let mut taken = self.taken();
         let outcome = self
             .allocate_address(&mut taken, service, old, &mut allocation)
             .and_then(|()| allocate_ports(&mut taken, service, old, &mut allocation));
+        // Dropping a failed allocation needs the lock again.
         drop(taken);
-        match outcome {
-            Ok(()) => Ok(allocation),
-            Err(error) => {
-                self.release(&allocation);
-                Err(FieldErrors(vec![error]))
-            }
-        }
+        outcome.map(|()| allocation).map_err(|error| FieldErrors(vec![error]))
     }
 
     fn allocate_address(
@@ -157,7 +179,7 @@ impl ServiceAddresses {
         taken: &mut Taken,
         service: &mut Value,
         old: Option<&Value>,
-        allocation: &mut Allocation,
+        allocation: &mut Allocation<'_>,
     ) -> Result<(), FieldError> {
         if text(service, &["spec", "type"]) == "ExternalName" {
             return Ok(());
@@ -229,7 +251,7 @@ fn allocate_ports(
     taken: &mut Taken,
     service: &mut Value,
     old: Option<&Value>,
-    allocation: &mut Allocation,
+    allocation: &mut Allocation<'_>,
 ) -> Result<(), FieldError> {
     let wants_ports = match text(service, &["spec", "type"]) {
         "NodePort" => true,
@@ -311,7 +333,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..13 {
             let mut one = service("", "ClusterIP");
-            addresses.allocate(&mut one, None).expect("there is room");
+            addresses.allocate(&mut one, None).expect("there is room").keep();
             assert!(seen.insert(one["spec"]["clusterIP"].as_str().expect("text").to_owned()));
             assert_eq!(one["spec"]["clusterIPs"], json!([one["spec"]["clusterIP"]]));
         }
@@ -326,7 +348,7 @@ mod tests {
     #[test]
     fn wanted_addresses_are_given_or_refused_by_name() {
         let addresses = ServiceAddresses::new("10.9.0.0/24".parse().expect("a range"));
-        addresses.allocate(&mut service("10.9.0.9", "ClusterIP"), None).expect("free");
+        addresses.allocate(&mut service("10.9.0.9", "ClusterIP"), None).expect("free").keep();
         let error = addresses.allocate(&mut service("10.9.0.9", "ClusterIP"), None).expect_err("taken");
         assert!(error.to_string().contains("already allocated"), "{error}");
         let error = addresses.allocate(&mut service("10.8.0.9", "ClusterIP"), None).expect_err("outside");
@@ -351,7 +373,7 @@ mod tests {
         let mut other = service("", "NodePort");
         other["spec"]["ports"][0]["nodePort"] = json!(port);
         assert!(addresses.allocate(&mut other, None).is_err());
-        addresses.release(&allocation);
+        drop(allocation);
         addresses.allocate(&mut other, None).expect("returned");
     }
 }

@@ -5,7 +5,7 @@ mod admit;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use store::{Key, Purpose, WriteError};
+use store::{Draft, Key, Purpose, WriteError};
 
 use crate::identity::Identity;
 use crate::kinds::Kind;
@@ -117,15 +117,12 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
         .map_err(|errors| ApiError::invalid(kind, object::name(&value), errors))?;
     let allocation = allocate(write, &mut value, None)?;
     let name = object::name(&value).to_owned();
-    let shown = match store_new(write, &value, &name).await {
-        Ok(shown) if !write.dry_run => shown,
-        outcome => {
-            if let Some(allocation) = allocation {
-                write.server.addresses.release(&allocation);
-            }
-            outcome?
-        }
-    };
+    let shown = store_new(write, &value, &name).await?;
+    if !write.dry_run
+        && let Some(allocation) = allocation
+    {
+        allocation.keep();
+    }
     if !write.dry_run {
         match kind.strategy().hooks() {
             Hooks::Namespaces => namespaces::fill(write.server, &name).await?,
@@ -179,11 +176,11 @@ fn generated_name(prefix: &str) -> String {
 }
 
 /// Gives a service its addresses; nothing for other kinds.
-fn allocate(
-    write: &Write<'_>,
+fn allocate<'w>(
+    write: &Write<'w>,
     value: &mut Value,
     old: Option<&Value>,
-) -> Result<Option<Allocation>, ApiError> {
+) -> Result<Option<Allocation<'w>>, ApiError> {
     match write.kind.strategy().hooks() {
         Hooks::Services => write
             .server
@@ -212,45 +209,64 @@ pub(crate) async fn update_object(
         if demanded.is_some_and(|revision| revision != current.revision()) {
             return Err(ApiError::stale(kind, name));
         }
-        let mut warnings = candidate.warnings;
-        let mut new = candidate.object;
-        keep_identity(write, &old, &mut new, name)?;
-        let request = admission_request(write, &new)?;
-        let told = match part {
-            Part::Main => admission::prepare_update(kind.resource(), &old, &mut new, &request),
-            Part::Status => admission::prepare_status_update(kind.resource(), &old, &mut new, &request),
-        }
-        .map_err(|errors| ApiError::invalid(kind, name, errors))?;
-        warnings.extend(warning_texts(told));
-        let allocation = match part {
-            Part::Main => allocate(write, &mut new, Some(&old))?,
-            Part::Status => None,
-        };
-        if part == Part::Main && kind.strategy().has_generation() && old.get("spec") != new.get("spec") {
-            let generation =
-                object::at(&old, &["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
-            set_metadata(&mut new, "generation", Some(json!(generation + 1)));
-        }
+        let Replacement { new, warnings, allocation } =
+            prepare_replacement(write, &old, candidate, part, name)?;
         if same_content(&old, &new) {
             return Ok(Written { shown: Shown::Stored(current), warnings });
         }
-        match store_update(write, &old, &new, current.revision(), name).await {
+        let draft = encode(&new);
+        check_size(write, draft.len())?;
+        match store_update(write, &old, &new, draft, current.revision(), name).await {
             Ok(shown) => {
-                settle_addresses(write, &old, &new, allocation);
+                if let Some(allocation) = allocation
+                    && !write.dry_run
+                {
+                    allocation.keep();
+                    write.server.addresses.replace(&old, &new);
+                }
                 return Ok(Written { shown, warnings });
             }
-            Err(error) => {
-                if let Some(allocation) = allocation {
-                    write.server.addresses.release(&allocation);
-                }
-                match error {
-                    WriteError::Conflict { .. } if demanded.is_none() => {}
-                    error => return Err(ApiError::from_write(kind, name, error)),
-                }
-            }
+            Err(WriteError::Conflict { .. }) if demanded.is_none() => {}
+            Err(error) => return Err(ApiError::from_write(kind, name, error)),
         }
     }
     Err(ApiError::stale(kind, name))
+}
+
+/// A version that is ready to be stored.
+struct Replacement<'w> {
+    new: Value,
+    warnings: Vec<String>,
+    allocation: Option<Allocation<'w>>,
+}
+
+/// Everything between what a client wants and what is stored.
+fn prepare_replacement<'w>(
+    write: &Write<'w>,
+    old: &Value,
+    candidate: Candidate,
+    part: Part,
+    name: &str,
+) -> Result<Replacement<'w>, ApiError> {
+    let kind = write.kind;
+    let Candidate { object: mut new, mut warnings, .. } = candidate;
+    keep_identity(write, old, &mut new, name)?;
+    let request = admission_request(write, &new)?;
+    let told = match part {
+        Part::Main => admission::prepare_update(kind.resource(), old, &mut new, &request),
+        Part::Status => admission::prepare_status_update(kind.resource(), old, &mut new, &request),
+    }
+    .map_err(|errors| ApiError::invalid(kind, name, errors))?;
+    warnings.extend(warning_texts(told));
+    let allocation = match part {
+        Part::Main => allocate(write, &mut new, Some(old))?,
+        Part::Status => None,
+    };
+    if part == Part::Main && kind.strategy().has_generation() && old.get("spec") != new.get("spec") {
+        let generation = object::at(old, &["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        set_metadata(&mut new, "generation", Some(json!(generation + 1)));
+    }
+    Ok(Replacement { new, warnings, allocation })
 }
 
 /// The revision that the client wants to replace; `None` when any will do.
@@ -318,6 +334,7 @@ async fn store_update(
     write: &Write<'_>,
     old: &Value,
     new: &Value,
+    draft: Draft,
     revision: u64,
     name: &str,
 ) -> Result<Shown, WriteError> {
@@ -333,7 +350,6 @@ async fn store_update(
         set_metadata(&mut last, "resourceVersion", Some(json!(removed.revision().to_string())));
         return Ok(Shown::Tree(last));
     }
-    let draft = encode(new);
     // What leads an object out of the store is written even when the disk is full.
     let purpose = if is_going { Purpose::Removal } else { Purpose::Ordinary };
     write.server.store.update(write.key(name), revision, draft, purpose).await.map(Shown::Stored)
@@ -356,15 +372,4 @@ pub(crate) fn released(write: &Write<'_>, value: &Value) {
         Hooks::Services => write.server.addresses.release_service(value),
         Hooks::None | Hooks::Pods | Hooks::Namespaces => {}
     }
-}
-
-/// After an update: what the old version held and the new one does not is free again.
-fn settle_addresses(write: &Write<'_>, old: &Value, new: &Value, allocation: Option<Allocation>) {
-    let Some(allocation) = allocation else { return };
-    if write.dry_run {
-        write.server.addresses.release(&allocation);
-        return;
-    }
-    write.server.addresses.release_service(old);
-    write.server.addresses.note(new);
 }
