@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anstream::println;
 use images::{
-    HOST_IMAGE, Image, ImageStore, ImportError, ImportOptions, PullImageError, PullOptions, PullProgress,
-    Reference, Removed, Silent, StoreError,
+    HOST_IMAGE, ImageStore, ImportError, ImportOptions, PullImageError, PullOptions, PullProgress, Reference,
+    Removed, Silent, StoreError,
 };
 
 use crate::failure::{Failure, INPUT};
@@ -134,7 +134,7 @@ fn pull(store: &ImageStore, text: &str, form: OutputForm) -> Result<(), Failure>
     match pulled {
         Ok(image) => {
             match form {
-                OutputForm::Text => println!("{}", output::sentence("pulled", &image)),
+                OutputForm::Text => println!("{}", output::sentence("pulled", &normal_name(text), &image)),
                 OutputForm::Json => println!("{}", output::json(&output::describe(&image))),
             }
             Ok(())
@@ -187,7 +187,8 @@ fn import(store: &ImageStore, file: &Path, name: Option<&str>, form: OutputForm)
         }
         OutputForm::Text => {
             for image in &imported.images {
-                println!("{}", output::sentence("imported", image));
+                let name = name.map_or_else(|| output::all_names(image), normal_name);
+                println!("{}", output::sentence("imported", &name, image));
             }
             if imported.skipped > 0 {
                 println!("{} device nodes or reserved attributes were left out", imported.skipped);
@@ -267,9 +268,9 @@ fn remove_one(store: &ImageStore, name: &str) -> Result<Removed, Failure> {
     }
 }
 
-/// The first name of an image for a sentence.
-fn name_of(image: &Image) -> &str {
-    image.references.first().or(image.repo_digests.first()).map_or("an image without a name", String::as_str)
+/// A name in full, as lists show it.
+fn normal_name(text: &str) -> String {
+    Reference::parse(text).map_or_else(|_| text.to_owned(), |reference| reference.to_string())
 }
 
 #[cfg(test)]

@@ -82,9 +82,17 @@ pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("descriptions have string keys only")
 }
 
-/// "pulled NAME, IDENTITY, SIZE".
-pub(super) fn sentence(done: &str, image: &Image) -> String {
-    format!("{done} {} ({}, {})", super::name_of(image), short_id(&image.id.to_hex()), human_size(image.size))
+/// "pulled NAME (IDENTITY, SIZE)".
+pub(super) fn sentence(done: &str, name: &str, image: &Image) -> String {
+    format!("{done} {name} ({}, {})", short_id(&image.id.to_hex()), human_size(image.size))
+}
+
+/// All tags of an image in one line.
+pub(super) fn all_names(image: &Image) -> String {
+    match image.references.is_empty() {
+        true => "an image without a name".to_owned(),
+        false => image.references.join(", "),
+    }
 }
 
 /// What a removal says.

@@ -51,17 +51,16 @@ impl PullProgress for Bars {
                 let _ = self.all.println(format!("asking {registry}"));
             }
             TransferEvent::Layer { layer, size, present } => {
-                let bar = self.all.add(ProgressBar::new(size));
-                bar.set_prefix(layer.to_hex()[..12].to_owned());
+                // Complete before it is shown, or the first picture is one of defaults.
+                let (template, message) = if present { (DONE, "already here") } else { (WAITING, "waiting") };
+                let bar = ProgressBar::new(size)
+                    .with_style(style(template))
+                    .with_prefix(layer.to_hex()[..12].to_owned())
+                    .with_message(message);
+                let bar = self.all.add(bar);
                 match present {
-                    true => {
-                        bar.set_style(style(DONE));
-                        bar.finish_with_message("already here");
-                    }
-                    false => {
-                        bar.set_style(style(WAITING));
-                        bar.set_message("waiting");
-                    }
+                    true => bar.finish(),
+                    false => bar.tick(),
                 }
                 self.layers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(layer, bar);
             }

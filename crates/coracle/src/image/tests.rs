@@ -1,6 +1,6 @@
 //! The table, sizes, and where the store lies.
 
-use images::{Digest, ImageConfig};
+use images::{Digest, Image, ImageConfig};
 
 use super::*;
 
