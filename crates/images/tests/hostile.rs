@@ -853,3 +853,62 @@ fn file_capabilities_survive_the_change_of_owner() {
     assert_eq!(unpack(&layer, &root).unwrap().skipped, 0);
     assert_eq!(attribute(root.join("ping"), "security.capability").as_deref(), Some(capability));
 }
+
+/// One entry of a random archive. Few names, so that entries meet each other.
+fn random_entry() -> impl proptest::strategy::Strategy<Value = (u8, String, String)> {
+    use proptest::prelude::*;
+    let component =
+        prop::sample::select(vec!["a", "b", "c", ".wh.a", ".wh.b", ".wh..wh..opq", ".", "..", ""]);
+    let path = prop::collection::vec(component, 1..4).prop_map(|parts| parts.join("/"));
+    let target = prop::sample::select(vec![
+        "a",
+        "b",
+        "a/b",
+        "../..",
+        "..",
+        "/",
+        "/a",
+        "b/../..",
+        "OUTER",
+        "OUTER/canary",
+        "/proc/self/root",
+        "/proc/self/cwd",
+        "",
+    ]);
+    let kind = prop::sample::select(b"0001122255563".to_vec());
+    (kind, path, target).prop_map(|(kind, path, target)| (kind, path, target.to_owned()))
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn whatever_entries_come_nothing_outside_changes(entries in proptest::collection::vec(random_entry(), 1..20)) {
+        let directory = tempfile::tempdir().unwrap();
+        let outer = directory.path().canonicalize().unwrap();
+        fs::write(outer.join("canary"), "untouched").unwrap();
+        fs::create_dir(outer.join("a")).unwrap();
+        let before = outer.metadata().unwrap();
+        let mut archive = TarMaker::new();
+        for (index, (kind, path, target)) in entries.iter().enumerate() {
+            let content = if *kind == b'0' { index.to_string() } else { String::new() };
+            let header = HeaderMaker::new(*kind, path)
+                .link(target.replace("OUTER", outer.to_str().unwrap()))
+                .size(content.len() as u64);
+            archive = archive.entry(header, content.as_bytes());
+        }
+        let layer = outer.join("layer");
+        fs::create_dir(&layer).unwrap();
+        let root = OwnedFd::from(fs::File::open(&layer).unwrap());
+        // Refused or unpacked: either is right.
+        let _ = unpack_layer(&archive.build()[..], root, &Limits::DEFAULT);
+        let canary = outer.join("canary").symlink_metadata().unwrap();
+        proptest::prop_assert_eq!(content(outer.join("canary")), "untouched");
+        proptest::prop_assert_eq!(canary.nlink(), 1);
+        proptest::prop_assert_eq!(fs::read_dir(&outer).unwrap().count(), 3);
+        proptest::prop_assert_eq!(fs::read_dir(outer.join("a")).unwrap().count(), 0);
+        proptest::prop_assert_eq!(outer.metadata().unwrap().mode(), before.mode());
+        proptest::prop_assert!(!is_opaque(&outer) && !is_opaque(outer.join("a")));
+        fs::remove_dir_all(&layer).unwrap();
+    }
+}
