@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use lifecycle::NodeIdentity;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::KubeletConfig;
@@ -31,6 +32,8 @@ pub(crate) struct Agent {
     pub(crate) events: EventRecorder,
     pub(crate) store: PodStore,
     pub(crate) tasks: TaskTracker,
+    /// Ends with the agent.
+    pub(crate) ending: CancellationToken,
     /// Raised whenever the runtime reported something; whoever waits for a container looks again.
     pub(crate) runtime_changes: watch::Sender<u64>,
     pub(crate) capacity: BTreeMap<String, String>,
@@ -78,7 +81,13 @@ impl Agent {
     }
 
     /// Records an event about a pod.
-    pub(crate) fn pod_event(&self, pod: &Pod, type_: EventType, reason: &'static str, message: impl Into<String>) {
+    pub(crate) fn pod_event(
+        &self,
+        pod: &Pod,
+        type_: EventType,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
         self.events.record(events::pod_reference(pod, None), type_, reason, message);
     }
 
@@ -91,8 +100,8 @@ impl Agent {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        let field_path = lifecycle::pod_container(pod, container)
-            .map(|found| found.role.field_path(container));
+        let field_path =
+            lifecycle::pod_container(pod, container).map(|found| found.role.field_path(container));
         self.events.record(events::pod_reference(pod, field_path), type_, reason, message);
     }
 
@@ -106,6 +115,17 @@ impl Agent {
             ..Node::default()
         };
         self.events.record(events::node_reference(&node), type_, reason, message);
+    }
+
+    /// Starts a task that ends with the agent, whatever it waits for.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let ending = self.ending.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = ending.cancelled() => {}
+            }
+        });
     }
 
     /// Says that the runtime has changed something.

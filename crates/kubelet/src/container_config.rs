@@ -2,7 +2,9 @@
 //! `CreateContainerConfigError`, in Kubernetes' words.
 
 use cri::v1;
-use environment::{Argument, ContainerView, Environment, Finding, Gates, Options, Resolved, ResolveError, Severity};
+use environment::{
+    Argument, ContainerView, Environment, Finding, Gates, Options, ResolveError, Resolved, Severity,
+};
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::agent::Agent;
@@ -104,12 +106,8 @@ pub(crate) async fn configure(
         return Err(ConfigError::Environment(resolved.errors.swap_remove(0)));
     }
     let resolution = &resolved.resolution;
-    let severe: Vec<Finding> = resolution
-        .findings
-        .iter()
-        .filter(|finding| finding.severity >= Severity::Warning)
-        .cloned()
-        .collect();
+    let severe: Vec<Finding> =
+        resolution.findings.iter().filter(|finding| finding.severity >= Severity::Warning).cloned().collect();
     if agent.config.strict_references && !severe.is_empty() {
         return Err(ConfigError::Strict(severe));
     }

@@ -113,13 +113,13 @@ fn container_resource(
         "requests" => resources.and_then(|resources| resources.requests.as_ref()),
         _ => return Err(DownwardError::UnsupportedResource(selector.resource.clone())),
     };
-    let known = matches!(resource, "cpu" | "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
+    let known =
+        matches!(resource, "cpu" | "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
     if !known {
         return Err(DownwardError::UnsupportedResource(selector.resource.clone()));
     }
-    let fallback = allocatable
-        .get(resource)
-        .filter(|_| kind == "limits" && !resource.starts_with("hugepages-"));
+    let fallback =
+        allocatable.get(resource).filter(|_| kind == "limits" && !resource.starts_with("hugepages-"));
     let value = set.and_then(|set| set.get(resource)).or(fallback).map_or("0", |value| value.0.as_str());
     let divisor = selector.divisor.as_ref().map_or("1", |divisor| divisor.0.as_str());
     let parse = |text: &str| {
@@ -162,9 +162,7 @@ mod tests {
     #[test]
     fn fields_and_resources_become_text() {
         let field = |path: &str| json!({"path": "f", "fieldRef": {"fieldPath": path}});
-        let resource = |resource: &str, divisor: &str| {
-            json!({"path": "f", "resourceFieldRef": {"containerName": "c", "resource": resource, "divisor": divisor}})
-        };
+        let resource = |resource: &str, divisor: &str| json!({"path": "f", "resourceFieldRef": {"containerName": "c", "resource": resource, "divisor": divisor}});
         check(field("metadata.name"), "p");
         check(field("metadata.labels"), "a=\"1 \\\"x\\\"\"\nb=\"2\"");
         check(field("metadata.labels['a']"), "1 \"x\"");

@@ -146,7 +146,8 @@ pub(crate) async fn read(agent: &Agent, request: &RecordRequest<'_>) -> PodRecor
     }
     let versions = current_versions(agent, pod, &containers).await;
     for container in &mut containers {
-        container.mark_stale(|kind, name| versions.get(&(is_secret(kind), name.to_owned())).cloned().flatten());
+        container
+            .mark_stale(|kind, name| versions.get(&(is_secret(kind), name.to_owned())).cloned().flatten());
     }
     PodRecord {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
@@ -199,7 +200,9 @@ async fn current_versions(
             SourceKind::ConfigMap => {
                 config_maps.get_opt(name).await.map(|object| object.map(|object| object.metadata))
             }
-            SourceKind::Secret => secrets.get_opt(name).await.map(|object| object.map(|object| object.metadata)),
+            SourceKind::Secret => {
+                secrets.get_opt(name).await.map(|object| object.map(|object| object.metadata))
+            }
         };
         let current = match current {
             Ok(metadata) => metadata.and_then(|metadata| metadata.resource_version),

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use environment::{
-    Availability, ConfigMapSource, ContainerView, EnvFileKey, EnvFileRefusal, EnvFileSource, ImageConfig, Options,
-    Requirements, SecretSource, ServiceSource, Services, Sources, Unavailable,
+    Availability, ConfigMapSource, ContainerView, EnvFileKey, EnvFileRefusal, EnvFileSource, ImageConfig,
+    Options, Requirements, SecretSource, ServiceSource, Services, Sources, Unavailable,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::Api;
@@ -52,12 +52,7 @@ pub(crate) async fn fetch_sources(agent: &Agent, request: &SourceRequest<'_>) ->
     sources
 }
 
-async fn fetch_config_maps(
-    agent: &Agent,
-    namespace: &str,
-    required: &Requirements,
-    sources: &mut Sources,
-) {
+async fn fetch_config_maps(agent: &Agent, namespace: &str, required: &Requirements, sources: &mut Sources) {
     let api: Api<ConfigMap> = Api::namespaced(agent.client.clone(), namespace);
     for name in required.config_maps.keys() {
         let source = match api.get_opt(name).await {

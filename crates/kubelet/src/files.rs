@@ -16,8 +16,12 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
     let result = (|| {
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(&temporary)?;
         file.write_all(bytes)?;
         std::fs::rename(&temporary, path)
     })();

@@ -106,10 +106,9 @@ pub(crate) async fn ensure_image(
         (PullPolicy::Always, _) | (PullPolicy::IfNotPresent, None) => {}
     }
     pull(agent, pod, container, &image, cancelled).await?;
-    image_status(agent, &image).await?.ok_or_else(|| ImageError::Inspect {
-        message: "it was pulled and is not there".to_owned(),
-        image,
-    })
+    image_status(agent, &image)
+        .await?
+        .ok_or_else(|| ImageError::Inspect { message: "it was pulled and is not there".to_owned(), image })
 }
 
 /// The reserved reference of the machine's own root file system: it counts as present whatever the pull policy.
@@ -178,7 +177,7 @@ async fn pull(
     // Each login is tried, and then none, as the registry may be public.
     for auth in logins.into_iter().map(Some).chain([None]) {
         let request = v1::PullImageRequest { image: Some(image_spec(image)), auth, sandbox_config: None };
-                let answer = tokio::select! {
+        let answer = tokio::select! {
             answer = agent.images.pull_image(request) => answer,
             () = &mut cancelled => return Err(ImageError::Cancelled),
         };
@@ -258,9 +257,9 @@ fn logins_of(secret: &Secret, image: &str) -> Vec<v1::AuthConfig> {
     let mut logins = Vec::new();
     for (key, value) in data {
         let auths = match key.as_str() {
-            ".dockerconfigjson" => {
-                serde_json::from_slice::<DockerConfig>(&value.0).map(|config| config.auths).unwrap_or_default()
-            }
+            ".dockerconfigjson" => serde_json::from_slice::<DockerConfig>(&value.0)
+                .map(|config| config.auths)
+                .unwrap_or_default(),
             ".dockercfg" => serde_json::from_slice(&value.0).unwrap_or_default(),
             _ => continue,
         };
@@ -293,7 +292,8 @@ fn auth_config(registry: String, login: DockerLogin) -> v1::AuthConfig {
 
 /// Whether a registry of a login is the one that an image comes from. Scheme and `/v1/`, `/v2/` do not count; a path does.
 fn fits(registry: &str, image: &str) -> bool {
-    let registry = registry.trim_start_matches("https://").trim_start_matches("http://").trim_end_matches('/');
+    let registry =
+        registry.trim_start_matches("https://").trim_start_matches("http://").trim_end_matches('/');
     let registry = registry.trim_end_matches("/v1").trim_end_matches("/v2");
     let (host, path) = registry.split_once('/').unwrap_or((registry, ""));
     let docker_hub = |host: &str| matches!(host, "index.docker.io" | "docker.io" | "registry-1.docker.io");
@@ -305,7 +305,9 @@ fn fits(registry: &str, image: &str) -> bool {
         Some(suffix) => image_host.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.')),
         None => host == image_host || (docker_hub(host) && docker_hub(image_host)),
     };
-    same_host && (path.is_empty() || image_path.strip_prefix(path).is_some_and(|rest| rest.starts_with(['/', ':', '@'])))
+    same_host
+        && (path.is_empty()
+            || image_path.strip_prefix(path).is_some_and(|rest| rest.starts_with(['/', ':', '@'])))
 }
 
 #[cfg(test)]

@@ -40,7 +40,11 @@ pub(crate) fn container_labels(pod: &Pod, container: &Container) -> BTreeMap<Str
 }
 
 /// Annotations of a container.
-pub(crate) fn container_annotations(pod: &Pod, container: &Container, attempt: u32) -> BTreeMap<String, String> {
+pub(crate) fn container_annotations(
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::from([
         (CONTAINER_HASH.to_owned(), container_hash(container)),
         (RESTART_COUNT.to_owned(), attempt.to_string()),

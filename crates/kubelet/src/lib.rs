@@ -129,6 +129,7 @@ pub fn spawn_kubelet(
     files::create_dirs(&config.root_dir)
         .map_err(|source| SpawnKubeletError::Directory { path: config.root_dir.clone(), source })?;
     let tasks = TaskTracker::new();
+    let stop = CancellationToken::new();
     let (recorder, record) = events::event_recorder(client.clone(), "kubelet", config.node_name.clone());
     let agent: SharedAgent = Arc::new(Agent {
         store: pod_store::PodStore::new(&config.root_dir),
@@ -136,6 +137,7 @@ pub fn spawn_kubelet(
         runtime_version: OnceLock::new(),
         events: recorder,
         tasks: tasks.clone(),
+        ending: stop.clone(),
         runtime_changes: tokio::sync::watch::Sender::new(0),
         client,
         runtime: RuntimeCalls::new(runtime),
@@ -143,19 +145,9 @@ pub fn spawn_kubelet(
         config,
     });
     let (pods, messages) = pods::pods_channel();
-    let stop = CancellationToken::new();
-    let until_stop = |future: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
-        let stop = stop.clone();
-        tasks.spawn(async move {
-            tokio::select! {
-                () = future => {}
-                () = stop.cancelled() => {}
-            }
-        });
-    };
-    until_stop(Box::pin(record));
-    until_stop(Box::pin(PodsTask::new(agent.clone(), pods.clone()).run(messages)));
-    until_stop(Box::pin(work(agent.clone(), pods.clone())));
+    agent.spawn(record);
+    agent.spawn(PodsTask::new(agent.clone(), pods.clone()).run(messages));
+    agent.spawn(work(agent.clone(), pods.clone()));
     tasks.spawn(async move {
         shutdown.await;
         stop.cancel();

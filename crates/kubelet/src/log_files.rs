@@ -277,7 +277,12 @@ mod tests {
         check(LogOptions { since, ..LogOptions::default() }, "\nfive\n");
         check(LogOptions { stream: Some(LogStream::Stderr), ..LogOptions::default() }, "two and a half\n");
         check(
-            LogOptions { timestamps: true, tail_lines: Some(4), limit_bytes: Some(45), ..LogOptions::default() },
+            LogOptions {
+                timestamps: true,
+                tail_lines: Some(4),
+                limit_bytes: Some(45),
+                ..LogOptions::default()
+            },
             "2026-11-21T00:00:02.000000000Z two and a half",
         );
     }

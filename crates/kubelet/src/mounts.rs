@@ -98,9 +98,8 @@ async fn volume_mount(
     environment: &Environment,
 ) -> Result<v1::Mount, MountError> {
     let container = &request.container.name;
-    let location = volumes::locate(dirs, request.pod, &mount.name).ok_or_else(|| MountError::UnknownVolume {
-        volume: mount.name.clone(),
-        container: container.clone(),
+    let location = volumes::locate(dirs, request.pod, &mount.name).ok_or_else(|| {
+        MountError::UnknownVolume { volume: mount.name.clone(), container: container.clone() }
     })?;
     let expression = mount.sub_path_expr.as_deref().filter(|expression| !expression.is_empty());
     let sub_path = match expression {
@@ -109,7 +108,9 @@ async fn volume_mount(
     };
     let host_path = match sub_path {
         None => location.path.clone(),
-        Some(sub_path) => pin_sub_path(dirs, &location.path, sub_path, (&mount.name, container, index)).await?,
+        Some(sub_path) => {
+            pin_sub_path(dirs, &location.path, sub_path, (&mount.name, container, index)).await?
+        }
     };
     if mount.recursive_read_only.as_deref() == Some("Enabled") {
         return Err(MountError::Unsupported {
@@ -148,7 +149,10 @@ async fn pin_sub_path(
     let (dirs, volume_path) = (dirs.clone(), volume_path.to_owned());
     let pinned = tokio::task::spawn_blocking(move || {
         let place = (volume.as_str(), container.as_str(), index);
-        volumes::prepare_sub_path(&dirs, &SubPathMount { volume_path: &volume_path, sub_path: &sub_path, place })
+        volumes::prepare_sub_path(
+            &dirs,
+            &SubPathMount { volume_path: &volume_path, sub_path: &sub_path, place },
+        )
     })
     .await;
     match pinned {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use cri::v1;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus, NodeSystemInfo,
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
+    NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -93,7 +94,11 @@ async fn register(agent: &SharedAgent, nodes: &Api<Node>) -> kube::Result<()> {
         ("kubernetes.io/arch".to_owned(), architecture().to_owned()),
     ]);
     let node = Node {
-        metadata: ObjectMeta { name: Some(name.clone()), labels: Some(labels.clone()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some(labels.clone()),
+            ..ObjectMeta::default()
+        },
         spec: Some(NodeSpec::default()),
         status: Some(node_status(agent, None, None)),
     };
@@ -188,17 +193,25 @@ fn node_status(agent: &SharedAgent, not_ready: Option<&str>, old: Option<&NodeSt
                 "kubelet has sufficient memory available",
             ),
             condition("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            condition("PIDPressure", false, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            condition(
+                "PIDPressure",
+                false,
+                "KubeletHasSufficientPID",
+                "kubelet has sufficient PID available",
+            ),
             ready,
         ]),
-        daemon_endpoints: Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: 10250 }) }),
+        daemon_endpoints: Some(NodeDaemonEndpoints {
+            kubelet_endpoint: Some(DaemonEndpoint { port: 10250 }),
+        }),
         node_info: Some(system_information(agent)),
         ..NodeStatus::default()
     }
 }
 
 fn system_information(agent: &SharedAgent) -> NodeSystemInfo {
-    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let read =
+        |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let release = read("/etc/os-release");
     let os_image = release
         .lines()

@@ -18,7 +18,10 @@ pub(crate) async fn observe_pod(
     let selector = BTreeMap::from([(labels::POD_UID.to_owned(), uid.to_owned())]);
     let sandboxes = runtime
         .list_pod_sandbox(v1::ListPodSandboxRequest {
-            filter: Some(v1::PodSandboxFilter { label_selector: selector.clone(), ..v1::PodSandboxFilter::default() }),
+            filter: Some(v1::PodSandboxFilter {
+                label_selector: selector.clone(),
+                ..v1::PodSandboxFilter::default()
+            }),
         })
         .await?
         .into_inner()
@@ -34,15 +37,15 @@ pub(crate) async fn observe_pod(
     for sandbox in sandboxes {
         observed.sandboxes.push(observe_sandbox(runtime, sandbox).await?);
     }
-    observed.sandboxes.sort_by(|one, other| other.attempt.cmp(&one.attempt));
+    observed.sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.attempt));
     for container in containers {
         if let Some(container) = observe_container(runtime, container, memory).await? {
             observed.containers.push(container);
         }
     }
-    observed.containers.sort_by(|one, other| {
-        (one.name.as_str(), one.attempt).cmp(&(other.name.as_str(), other.attempt))
-    });
+    observed
+        .containers
+        .sort_by(|one, other| (one.name.as_str(), one.attempt).cmp(&(other.name.as_str(), other.attempt)));
     Ok(observed)
 }
 
@@ -113,10 +116,7 @@ fn known_end(memory: &PodMemory, name: &str, id: &str, attempt: u32) -> Option<C
     })
 }
 
-async fn read_phase(
-    runtime: &RuntimeCalls,
-    id: &str,
-) -> Result<Option<ContainerPhase>, tonic::Status> {
+async fn read_phase(runtime: &RuntimeCalls, id: &str) -> Result<Option<ContainerPhase>, tonic::Status> {
     let request = v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
     let Some(answer) = not_found_is_none(runtime.container_status(request).await)? else {
         return Ok(None);

@@ -117,7 +117,7 @@ pub(crate) fn pods_channel() -> (PodsHandle, mpsc::UnboundedReceiver<PodsMessage
 
 enum Worker {
     /// It works.
-    Running { inbox: Inbox, task: tokio_util::sync::DropGuard },
+    Running(Inbox),
     /// Nothing is left of the pod here; the object may stay for its finalizers.
     Ended,
 }
@@ -196,7 +196,7 @@ impl PodsTask {
         };
         self.pods.insert(uid.clone(), pod.clone());
         match self.workers.get(&uid) {
-            Some(Worker::Running { inbox, .. }) => inbox.put_pod(pod),
+            Some(Worker::Running(inbox)) => inbox.put_pod(pod),
             Some(Worker::Ended) => {}
             None => self.begin(&uid, pod),
         }
@@ -212,7 +212,7 @@ impl PodsTask {
             self.workers.insert(uid.to_owned(), Worker::Ended);
             if pod.metadata.deletion_timestamp.is_some() {
                 let agent = self.agent.clone();
-                self.agent.tasks.spawn(async move {
+                self.agent.spawn(async move {
                     if let Err(error) = delete_finally(&agent.client, &pod).await {
                         tracing::warn!(%error, "an ended pod could not be deleted");
                     }
@@ -249,21 +249,18 @@ impl PodsTask {
             inbox.put_vanished();
         }
         let worker = PodWorker::new(self.agent.clone(), inbox.clone(), uid.to_owned(), start);
-        let stop = tokio_util::sync::CancellationToken::new();
-        let (handle, stopped, ended) = (self.handle.clone(), stop.clone(), uid.to_owned());
-        self.agent.tasks.spawn(async move {
-            // The worker ends at its next await when the agent ends: containers go on, and the next agent adopts them.
-            tokio::select! {
-                () = worker.run() => handle.tell(PodsMessage::Ended { uid: ended }),
-                () = stopped.cancelled() => {}
-            }
+        let (handle, ended) = (self.handle.clone(), uid.to_owned());
+        // The worker ends at its next await when the agent ends: containers go on, and the next agent adopts them.
+        self.agent.spawn(async move {
+            worker.run().await;
+            handle.tell(PodsMessage::Ended { uid: ended });
         });
-        self.workers.insert(uid.to_owned(), Worker::Running { inbox, task: stop.drop_guard() });
+        self.workers.insert(uid.to_owned(), Worker::Running(inbox));
     }
 
     fn gone(&mut self, uid: &str) {
         match self.workers.get(uid) {
-            Some(Worker::Running { inbox, .. }) => {
+            Some(Worker::Running(inbox)) => {
                 inbox.put_vanished();
                 self.vanished.insert(uid.to_owned());
             }
@@ -278,11 +275,7 @@ impl PodsTask {
     }
 
     fn ended(&mut self, uid: &str) {
-        if let Some(worker) = self.workers.insert(uid.to_owned(), Worker::Ended)
-            && let Worker::Running { task, .. } = worker
-        {
-            task.disarm();
-        }
+        self.workers.insert(uid.to_owned(), Worker::Ended);
         // If the API still has the object, its deletion will come; if not, it has come already.
         if self.vanished.remove(uid) || !self.pods.contains_key(uid) {
             self.workers.remove(uid);
@@ -354,7 +347,7 @@ impl PodsTask {
         self.agent.note_runtime_change();
         for (key, worker) in &self.workers {
             if uid.is_none_or(|uid| uid == key)
-                && let Worker::Running { inbox, .. } = worker
+                && let Worker::Running(inbox) = worker
             {
                 inbox.wake();
             }
@@ -365,7 +358,7 @@ impl PodsTask {
         let key = (kind, name.to_owned());
         for (uid, pod) in &self.pods {
             if pod.metadata.namespace.as_deref() == Some(namespace)
-                && let Some(Worker::Running { inbox, .. }) = self.workers.get(uid)
+                && let Some(Worker::Running(inbox)) = self.workers.get(uid)
                 && referenced_sources(pod).contains(&key)
             {
                 inbox.put_sources_changed();

@@ -90,7 +90,8 @@ mod tests {
         }}))
         .expect("a pod");
         let found = referenced_sources(&pod);
-        let names = |kind| found.iter().filter(|one| one.0 == kind).map(|one| one.1.as_str()).collect::<Vec<_>>();
+        let names =
+            |kind| found.iter().filter(|one| one.0 == kind).map(|one| one.1.as_str()).collect::<Vec<_>>();
         assert_eq!(names(SourceKind::ConfigMap), ["c1", "c2", "c3", "c4"]);
         assert_eq!(names(SourceKind::Secret), ["s1", "s2", "s3", "s4", "s5", "s6"]);
     }

@@ -118,7 +118,11 @@ mod tests {
         let node = 4 << 30;
         let rows = [
             (json!({}), "BestEffort", (2, 0, 0, 1000)),
-            (json!({"limits": {"cpu": "500m", "memory": "64Mi"}}), "Guaranteed", (512, 50_000, 64 << 20, -997)),
+            (
+                json!({"limits": {"cpu": "500m", "memory": "64Mi"}}),
+                "Guaranteed",
+                (512, 50_000, 64 << 20, -997),
+            ),
             (json!({"requests": {"cpu": "2", "memory": "1Gi"}}), "Burstable", (2048, 0, 0, 750)),
             (json!({"limits": {"cpu": "1m"}}), "Burstable", (2, 1000, 0, 999)),
         ];
@@ -127,8 +131,7 @@ mod tests {
             assert_eq!(qos_class(&pod).as_str(), class);
             let container = &pod.spec.as_ref().expect("a spec").containers[0];
             let shown = container_resources(&pod, container, node);
-            let shown =
-                (shown.cpu_shares, shown.cpu_quota, shown.memory_limit_in_bytes, shown.oom_score_adj);
+            let shown = (shown.cpu_shares, shown.cpu_quota, shown.memory_limit_in_bytes, shown.oom_score_adj);
             assert_eq!(shown, figures);
         }
     }

@@ -73,14 +73,11 @@ async fn relist(agent: &SharedAgent, pods: &PodsHandle) {
 async fn snapshot(agent: &SharedAgent) -> Result<Snapshot, tonic::Status> {
     let runtime = &agent.runtime;
     let sandboxes = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.into_inner().items;
-    let containers = runtime.list_containers(v1::ListContainersRequest::default()).await?.into_inner().containers;
-    let uid = |labels: &BTreeMap<String, String>| {
-        labels.get(labels::POD_UID).cloned().unwrap_or_default()
-    };
-    let mut snapshot: Snapshot = sandboxes
-        .into_iter()
-        .map(|sandbox| (sandbox.id, (uid(&sandbox.labels), sandbox.state)))
-        .collect();
+    let containers =
+        runtime.list_containers(v1::ListContainersRequest::default()).await?.into_inner().containers;
+    let uid = |labels: &BTreeMap<String, String>| labels.get(labels::POD_UID).cloned().unwrap_or_default();
+    let mut snapshot: Snapshot =
+        sandboxes.into_iter().map(|sandbox| (sandbox.id, (uid(&sandbox.labels), sandbox.state))).collect();
     snapshot.extend(
         containers.into_iter().map(|container| (container.id, (uid(&container.labels), container.state))),
     );

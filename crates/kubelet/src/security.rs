@@ -22,8 +22,7 @@ const MASKED_PATHS: [&str; 11] = [
 ];
 
 /// Paths of /proc that a container may only read.
-const READONLY_PATHS: [&str; 5] =
-    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// A user that owns nothing: stands for one whose number the node cannot know.
 const NOBODY: u32 = 65_534;
@@ -45,7 +44,10 @@ pub(crate) enum RunAsNonRootError {
     ImageUserName { user: String, pod: String, container: String },
 }
 
-fn contexts<'a>(pod: &'a Pod, container: &'a Container) -> (Option<&'a PodSecurityContext>, Option<&'a SecurityContext>) {
+fn contexts<'a>(
+    pod: &'a Pod,
+    container: &'a Container,
+) -> (Option<&'a PodSecurityContext>, Option<&'a SecurityContext>) {
     let pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     (pod, container.security_context.as_ref())
 }
@@ -171,7 +173,8 @@ fn seccomp(profile: Option<&SeccompProfile>, by_default: bool) -> v1::SecurityPr
 fn groups_policy(pod: &Pod) -> i32 {
     let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let strict = context.and_then(|context| context.supplemental_groups_policy.as_deref()) == Some("Strict");
-    let policy = if strict { v1::SupplementalGroupsPolicy::Strict } else { v1::SupplementalGroupsPolicy::Merge };
+    let policy =
+        if strict { v1::SupplementalGroupsPolicy::Strict } else { v1::SupplementalGroupsPolicy::Merge };
     policy as i32
 }
 
@@ -191,7 +194,8 @@ pub(crate) fn container_security(
     let group: Option<i64> = effective!(pod_context, context, run_as_group);
     let profile: Option<SeccompProfile> = effective!(pod_context, context, seccomp_profile);
     let privileged = context.and_then(|context| context.privileged).unwrap_or(false);
-    let unmasked = privileged || context.and_then(|context| context.proc_mount.as_deref()) == Some("Unmasked");
+    let unmasked =
+        privileged || context.and_then(|context| context.proc_mount.as_deref()) == Some("Unmasked");
     let paths = |paths: &[&str]| match unmasked {
         true => Vec::new(),
         false => paths.iter().map(|path| (*path).to_owned()).collect(),
@@ -267,14 +271,36 @@ mod tests {
     fn who_may_not_be_root_and_would_is_refused_in_kubernetes_words() {
         let rule = json!({"runAsNonRoot": true});
         let rows = [
-            (rule.clone(), json!({"runAsUser": 0}), image(None, ""),
-                Some("container's runAsUser breaks non-root policy (pod: \"p_ns(u)\", container: c)")),
-            (rule.clone(), json!({}), image(None, ""),
-                Some("container has runAsNonRoot and image will run as root (pod: \"p_ns(u)\", container: c)")),
-            (rule.clone(), json!({}), image(Some(0), ""),
-                Some("container has runAsNonRoot and image will run as root (pod: \"p_ns(u)\", container: c)")),
-            (rule.clone(), json!({}), image(None, "app"),
-                Some("container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root (pod: \"p_ns(u)\", container: c)")),
+            (
+                rule.clone(),
+                json!({"runAsUser": 0}),
+                image(None, ""),
+                Some("container's runAsUser breaks non-root policy (pod: \"p_ns(u)\", container: c)"),
+            ),
+            (
+                rule.clone(),
+                json!({}),
+                image(None, ""),
+                Some(
+                    "container has runAsNonRoot and image will run as root (pod: \"p_ns(u)\", container: c)",
+                ),
+            ),
+            (
+                rule.clone(),
+                json!({}),
+                image(Some(0), ""),
+                Some(
+                    "container has runAsNonRoot and image will run as root (pod: \"p_ns(u)\", container: c)",
+                ),
+            ),
+            (
+                rule.clone(),
+                json!({}),
+                image(None, "app"),
+                Some(
+                    "container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root (pod: \"p_ns(u)\", container: c)",
+                ),
+            ),
             (rule.clone(), json!({}), image(Some(7), ""), None),
             (rule.clone(), json!({"runAsUser": 7}), image(Some(0), ""), None),
             (rule, json!({"runAsNonRoot": false}), image(None, ""), None),

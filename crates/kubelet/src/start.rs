@@ -104,11 +104,9 @@ pub(crate) async fn start_container(
 ) -> Result<StartRecord, StartContainerError> {
     let StartRequest { pod, container, attempt, .. } = request;
     let image = ensure_image(agent, pod, container, cancelled).await?;
-    let configured = configure(
-        agent,
-        ConfigRequest { pod, container, attempt, image: &image, pod_ips: request.pod_ips },
-    )
-    .await?;
+    let configured =
+        configure(agent, ConfigRequest { pod, container, attempt, image: &image, pod_ips: request.pod_ips })
+            .await?;
     announce_findings(agent, pod, container, &configured.resolved.resolution.findings);
     make_log_dir(agent, pod, container);
     let id = create(agent, &request, configured.config.clone()).await?;
@@ -166,7 +164,9 @@ fn announce_findings(agent: &Agent, pod: &Pod, container: &Container, findings: 
     let told = findings.iter().filter(|finding| finding.severity >= Severity::Warning);
     let (references, others): (Vec<&Finding>, Vec<&Finding>) =
         told.partition(|finding| finding.is_unresolved_reference());
-    for (reason, findings) in [(event::UNRESOLVED_REFERENCE, references), (event::ENVIRONMENT_FINDINGS, others)] {
+    for (reason, findings) in
+        [(event::UNRESOLVED_REFERENCE, references), (event::ENVIRONMENT_FINDINGS, others)]
+    {
         if findings.is_empty() {
             continue;
         }

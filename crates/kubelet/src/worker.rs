@@ -127,7 +127,8 @@ impl PodWorker {
                 }
                 Err(_) => {
                     failures = failures.saturating_add(1);
-                    let message = "error determining status: the node agent met an internal error; it tries again";
+                    let message =
+                        "error determining status: the node agent met an internal error; it tries again";
                     self.agent.pod_event(&self.pod, EventType::Warning, event::FAILED_SYNC, message);
                     tracing::error!(pod = self.name(), "panic while the pod was synced");
                     Next::After(pause(failures))

@@ -103,9 +103,8 @@ fn a_link_to_itself_is_refused() {
 #[test]
 fn magic_links_of_proc_are_refused() {
     // The volume is /proc/self here: the strongest form of what a bind mount could offer.
-    let handle = VolumeHandle::open(Path::new("/proc/thread-self")).or_else(|_| {
-        VolumeHandle::open(&Path::new("/proc").join(std::process::id().to_string()))
-    });
+    let handle = VolumeHandle::open(Path::new("/proc/thread-self"))
+        .or_else(|_| VolumeHandle::open(&Path::new("/proc").join(std::process::id().to_string())));
     let answer = handle.expect("opens").read_env_file("exe", &root());
     assert_eq!(answer, refused(EnvFileRefusal::Outside));
 }
@@ -286,6 +285,7 @@ fn the_identity_of_the_reader_does_not_leak_into_the_agent() {
     volume.read_as("a.env", &FileIdentity { uid: 4242, gid: 4242, groups: vec![4243] });
     assert_eq!((rustix::process::geteuid(), rustix::process::getgroups().expect("groups")), before);
     std::fs::write(volume.path("still-root"), "x").expect("the agent still writes as root");
-    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(volume.path("still-root")).expect("there"));
+    let owner =
+        std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(volume.path("still-root")).expect("there"));
     assert_eq!(owner, 0);
 }

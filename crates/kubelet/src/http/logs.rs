@@ -39,14 +39,16 @@ pub(super) async fn answer(
     let reader = match reader {
         Ok(reader) => reader,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(HttpError::NotFound(format!("the log of container \"{container}\" is not there (any more)")));
+            return Err(HttpError::NotFound(format!(
+                "the log of container \"{container}\" is not there (any more)"
+            )));
         }
         Err(error) => return Err(HttpError::Internal(error.to_string())),
     };
     let (sender, receiver) = mpsc::channel(4);
     let follow = query.flag("follow");
     let agent = interface.agent.clone();
-    interface.agent.tasks.spawn(async move {
+    interface.agent.spawn(async move {
         if let Err(error) = send(&agent, reader, &log.id, follow, &sender).await {
             let _ = sender.send(Err(error)).await;
         }

@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn queries_are_decoded() {
-        let query = Query::parse(Some("command=sh&command=-c&command=echo+a%26b&tty&follow=true&tailLines=x"));
+        let query =
+            Query::parse(Some("command=sh&command=-c&command=echo+a%26b&tty&follow=true&tailLines=x"));
         assert_eq!(query.all("command"), ["sh", "-c", "echo a&b"]);
         assert!(query.flag("tty") && query.flag("follow") && !query.flag("stdin"));
         assert!(query.number("tailLines").is_err());

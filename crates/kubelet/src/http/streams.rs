@@ -162,7 +162,8 @@ async fn relay(
 ) -> Result<Response<Body>, HttpError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| HttpError::Internal(format!("{what}: {error}"));
     let uri: Uri = url.parse().map_err(|error| failed("the runtime named no URL", &error))?;
-    let authority = uri.authority().ok_or_else(|| HttpError::Internal("the runtime's URL has no host".to_owned()))?;
+    let authority =
+        uri.authority().ok_or_else(|| HttpError::Internal("the runtime's URL has no host".to_owned()))?;
     let address = match authority.port_u16() {
         Some(_) => authority.to_string(),
         None => format!("{authority}:80"),
@@ -173,7 +174,7 @@ async fn relay(
     let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(connection))
         .await
         .map_err(|error| failed("the runtime's stream cannot be reached", &error))?;
-    interface.agent.tasks.spawn(async move {
+    interface.agent.spawn(async move {
         if let Err(error) = driver.with_upgrades().await {
             tracing::debug!(%error, "the runtime's stream ended early");
         }
@@ -197,7 +198,7 @@ async fn relay(
     }
     let far = hyper::upgrade::on(&mut answer);
     let near = hyper::upgrade::on(&mut request);
-    interface.agent.tasks.spawn(async move {
+    interface.agent.spawn(async move {
         // The near side is upgraded once the answer below has been sent.
         let (Ok(far), Ok(near)) = tokio::join!(far, near) else {
             return;

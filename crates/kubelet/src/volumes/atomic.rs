@@ -84,8 +84,7 @@ fn replace(dir: &Path, payload: &Payload, fs_group: Option<u32>) -> io::Result<(
     for (path, file) in payload.files() {
         let full = new.join(path);
         make_parents(&new, Path::new(path), fs_group)?;
-        let mut handle =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&full)?;
+        let mut handle = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&full)?;
         io::Write::write_all(&mut handle, file.bytes.expose())?;
         if let Some(gid) = fs_group {
             std::os::unix::fs::fchown(&handle, None, Some(gid))?;

@@ -27,8 +27,7 @@ pub(super) fn set_up(
 ) -> Result<(), VolumeError> {
     let fresh = !dir.exists();
     files::create_dirs(dir).map_err(VolumeError::fs("cannot make the directory of the volume"))?;
-    let mounted =
-        mount_table::is_mount_point(dir).map_err(VolumeError::fs("cannot read the mount table"))?;
+    let mounted = mount_table::is_mount_point(dir).map_err(VolumeError::fs("cannot read the mount table"))?;
     match medium {
         EmptyDirMedium::Memory if !mounted => {
             mount_memory(dir, size_limit, "mode=0777").map_err(VolumeError::fs("cannot mount memory"))?;

@@ -16,7 +16,7 @@ pub(super) fn mounts_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// Whether something is mounted at `dir` itself.
 pub(super) fn is_mount_point(dir: &Path) -> io::Result<bool> {
     let itself = dir.canonicalize()?;
-    Ok(mounts_below(dir)?.iter().any(|point| *point == itself))
+    Ok(mounts_below(dir)?.contains(&itself))
 }
 
 /// Takes down everything that is mounted below `dir`, last mounted first.

@@ -69,9 +69,14 @@ fn files_appear_with_their_modes_and_change_all_at_once() {
     let generation = std::fs::read_link(dir.join("..data")).expect("a link");
 
     set_up(&pod.dirs, &[files("v", first)], None).expect("nothing to do");
-    assert_eq!(std::fs::read_link(dir.join("..data")).expect("a link"), generation, "unchanged content stays");
+    assert_eq!(
+        std::fs::read_link(dir.join("..data")).expect("a link"),
+        generation,
+        "unchanged content stays"
+    );
 
-    set_up(&pod.dirs, &[files("v", payload(&[("a", "new", 0o644), ("c", "3", 0o644)]))], None).expect("updated");
+    set_up(&pod.dirs, &[files("v", payload(&[("a", "new", 0o644), ("c", "3", 0o644)]))], None)
+        .expect("updated");
     assert_eq!(std::fs::read_to_string(dir.join("a")).expect("there"), "new");
     assert_eq!(std::fs::read_to_string(dir.join("c")).expect("there"), "3");
     assert!(!dir.join("dir").exists(), "what is no longer wanted is gone");
@@ -119,11 +124,13 @@ fn items_choose_keys_and_a_missing_one_is_an_error_unless_optional() {
     .expect("items");
     let selection = |optional| KeySelection { items: Some(&items), default_mode: 0o644, optional };
     let mut refused = Payload::default();
-    let error = refused.add_config_map("c", Some(&config_map), selection(false)).expect_err("a key is missing");
+    let error =
+        refused.add_config_map("c", Some(&config_map), selection(false)).expect_err("a key is missing");
     assert_eq!(error.to_string(), "configmap references non-existent config key: absent");
     let mut payload = Payload::default();
     payload.add_config_map("c", Some(&config_map), selection(true)).expect("optional");
-    let shown: Vec<(String, u32)> = payload.files().map(|(path, file)| (path.to_owned(), file.mode)).collect();
+    let shown: Vec<(String, u32)> =
+        payload.files().map(|(path, file)| (path.to_owned(), file.mode)).collect();
     assert_eq!(shown, [("dir/renamed".to_owned(), 0o400)]);
     let error = Payload::default().add_config_map("c", None, selection(false)).expect_err("absent");
     assert_eq!(error.to_string(), "configmap \"c\" not found");
@@ -222,7 +229,8 @@ fn host_paths_are_checked_by_type() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("f");
     std::fs::write(&file, "").expect("written");
-    let check = |path: &std::path::Path, type_: &str| super::host_path::check(path, type_).map_err(|e| e.to_string());
+    let check =
+        |path: &std::path::Path, type_: &str| super::host_path::check(path, type_).map_err(|e| e.to_string());
     assert!(check(&file, "File").is_ok());
     assert!(check(dir.path(), "Directory").is_ok());
     assert_eq!(

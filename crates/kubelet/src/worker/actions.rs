@@ -217,8 +217,7 @@ impl PodWorker {
     }
 
     async fn look_again(&mut self) -> Result<(), TurnError> {
-        self.runtime =
-            crate::observe::observe_pod(&self.agent.runtime, &self.uid, &self.memory).await?;
+        self.runtime = crate::observe::observe_pod(&self.agent.runtime, &self.uid, &self.memory).await?;
         Ok(())
     }
 
@@ -239,7 +238,9 @@ impl PodWorker {
                 let pod = self.pod.clone();
                 self.memory.note_run_failed(&pod, name, record.clone(), message.clone(), now);
             }
-            StartContainerError::Image(_) | StartContainerError::Config(_) | StartContainerError::Create { .. } => {
+            StartContainerError::Image(_)
+            | StartContainerError::Config(_)
+            | StartContainerError::Create { .. } => {
                 self.memory.note_start_failed(name, reason, error.to_string(), now);
             }
         }
@@ -253,8 +254,7 @@ impl PodWorker {
         self.agent.container_event(&self.pod, name, EventType::Warning, event::FAILED, message);
         let failures = self.memory.containers.get(name).and_then(|memory| memory.failure.as_ref());
         let first = failures.is_none_or(|failure| failure.failures < 2);
-        if let Some(failure) =
-            self.memory.containers.get_mut(name).and_then(|memory| memory.failure.as_mut())
+        if let Some(failure) = self.memory.containers.get_mut(name).and_then(|memory| memory.failure.as_mut())
             && !first
         {
             failure.reason = waiting::IMAGE_PULL_BACK_OFF.to_owned();
@@ -298,7 +298,7 @@ impl PodWorker {
         self.memory.note_stopping(id, StopIntent { deadline, probe_failed });
         let runtime = self.agent.runtime.clone();
         let (inbox, id) = (self.inbox.clone(), id.to_owned());
-        self.agent.tasks.spawn(async move {
+        self.agent.spawn(async move {
             let request = v1::StopContainerRequest { container_id: id.clone(), timeout: grace_seconds };
             match runtime.stop_container(request).await {
                 Ok(_) => inbox.wake(),
@@ -359,7 +359,10 @@ impl PodWorker {
             &self.uid,
         );
         let removed = crate::files::remove_dir_all(&logs).and_then(|()| self.agent.store.remove(&self.uid));
-        removed.map_err(|source| TurnError::FileSystem { action: "the pod's directory cannot be removed", source })?;
+        removed.map_err(|source| TurnError::FileSystem {
+            action: "the pod's directory cannot be removed",
+            source,
+        })?;
         Ok(Acted::Gone)
     }
 }

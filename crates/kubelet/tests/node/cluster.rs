@@ -31,7 +31,8 @@ fn client(server: &ApiServer, identity: Identity) -> kube::Client {
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .build::<_, kube::client::Body>(server.in_memory(identity));
     let base = http::Uri::from_static("http://localhost");
-    let service = ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
+    let service =
+        ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
     kube::Client::new(service, "default")
 }
 
@@ -84,13 +85,15 @@ impl Cluster {
     }
 
     pub(crate) async fn create_pod(&self, name: &str, spec: Value) -> Pod {
-        let pod = serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec}))
-            .expect("a pod");
+        let pod =
+            serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec}))
+                .expect("a pod");
         self.pods().create(&PostParams::default(), &pod).await.expect("created")
     }
 
     pub(crate) async fn create_config_map(&self, name: &str, data: Value) {
-        let object: ConfigMap = serde_json::from_value(json!({"metadata": {"name": name}, "data": data})).expect("valid");
+        let object: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": name}, "data": data})).expect("valid");
         Api::namespaced(self.client.clone(), "default")
             .create(&PostParams::default(), &object)
             .await
@@ -209,9 +212,7 @@ impl Cluster {
     pub(crate) fn pod_dirs(&self) -> Vec<String> {
         let dir = self.dir.path().join("kubelet/pods");
         std::fs::read_dir(dir)
-            .map(|entries| {
-                entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
-            })
+            .map(|entries| entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
             .unwrap_or_default()
     }
 }

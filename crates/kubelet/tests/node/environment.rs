@@ -23,17 +23,20 @@ async fn the_environment_is_composed_in_order_from_all_sources() {
         .create_pod(
             "p",
             json!({"containers": [container_with("a", &["run"], json!({
-                "envFrom": [{"prefix": "C_", "configMapRef": {"name": "c"}}],
-                "env": [
-                    {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-                    {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}},
-                    {"name": "URL", "value": "db://$(PASSWORD)@$(IP)/$(C_a)"},
-                ]}))]}),
+            "envFrom": [{"prefix": "C_", "configMapRef": {"name": "c"}}],
+            "env": [
+                {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}},
+                {"name": "URL", "value": "db://$(PASSWORD)@$(IP)/$(C_a)"},
+            ]}))]}),
         )
         .await;
     cluster.phase("p", "Running").await;
     let environment = env_of(&cluster, "a");
-    assert!(environment[0].starts_with("KUBERNETES_SERVICE_HOST="), "service variables come first: {environment:?}");
+    assert!(
+        environment[0].starts_with("KUBERNETES_SERVICE_HOST="),
+        "service variables come first: {environment:?}"
+    );
     assert_eq!(
         without_services(environment),
         ["C_a=1", "C_b=2", "IP=10.42.0.1", "PASSWORD=hunter2", "URL=db://hunter2@10.42.0.1/1"]
@@ -58,7 +61,8 @@ async fn a_missing_source_keeps_the_container_waiting_until_it_appears() {
 async fn an_environment_that_is_too_large_is_named_before_anything_is_created() {
     let cluster = Cluster::new().await;
     cluster.create_config_map("big", json!({"k": "x".repeat(140_000)})).await;
-    let env = json!({"env": [{"name": "BIG", "valueFrom": {"configMapKeyRef": {"name": "big", "key": "k"}}}]});
+    let env =
+        json!({"env": [{"name": "BIG", "valueFrom": {"configMapKeyRef": {"name": "big", "key": "k"}}}]});
     cluster.create_pod("p", json!({"containers": [container_with("a", &["run"], env)]})).await;
     let message = cluster.waiting("p", "EnvTooLarge").await;
     assert!(message.contains("BIG") && !message.contains("xxx"), "{message}");
@@ -165,7 +169,8 @@ async fn an_env_file_that_the_containers_user_may_not_read_is_not_read() {
     cluster.create_pod("p", env_file_pod("K=1\n", "K", false, fields)).await;
     cluster.phase("p", "Running").await;
     // The next start finds a file that only root may read.
-    let path = cluster.dir.path().join("kubelet/pods").join(&cluster.pod_dirs()[0]).join("volumes/v/config.env");
+    let path =
+        cluster.dir.path().join("kubelet/pods").join(&cluster.pod_dirs()[0]).join("volumes/v/config.env");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("closed");
     cluster.runtime.end("a", 1);
     let message = cluster.waiting("p", "CreateContainerConfigError").await;
@@ -177,7 +182,8 @@ async fn an_env_file_is_read_again_at_each_restart_and_only_then() {
     let cluster = Cluster::new().await;
     cluster.create_pod("p", env_file_pod("K=first\n", "K", false, json!({}))).await;
     cluster.phase("p", "Running").await;
-    let path = cluster.dir.path().join("kubelet/pods").join(&cluster.pod_dirs()[0]).join("volumes/v/config.env");
+    let path =
+        cluster.dir.path().join("kubelet/pods").join(&cluster.pod_dirs()[0]).join("volumes/v/config.env");
     std::fs::write(&path, "K=second\n").expect("written");
     assert_eq!(without_services(env_of(&cluster, "a")), ["X=first"]);
     cluster.runtime.end("a", 1);
@@ -257,7 +263,10 @@ async fn volumes_of_config_maps_and_secrets_follow_their_objects() {
         assert!(mount.readonly, "{path}");
         std::fs::read_to_string(std::path::Path::new(&mount.host_path).join(file)).expect("readable")
     };
-    assert_eq!((read("/c", "k"), read("/s", "token"), read("/d", "name")), ("one".into(), "t".into(), "p".into()));
+    assert_eq!(
+        (read("/c", "k"), read("/s", "token"), read("/d", "name")),
+        ("one".into(), "t".into(), "p".into())
+    );
     let config_maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
         kube::Api::namespaced(cluster.client.clone(), "default");
     let patch = kube::api::Patch::Merge(json!({"data": {"k": "two"}}));
@@ -275,7 +284,11 @@ async fn a_volume_that_cannot_be_made_is_told_and_heals() {
     let cluster = Cluster::new().await;
     let spec = json!({"volumes": [{"name": "v", "configMap": {"name": "late"}}], "containers": [container("a", &["run"])]});
     cluster.create_pod("p", spec).await;
-    cluster.event("Warning FailedMount : MountVolume.SetUp failed for volume \"v\" : configmap \"late\" not found").await;
+    cluster
+        .event(
+            "Warning FailedMount : MountVolume.SetUp failed for volume \"v\" : configmap \"late\" not found",
+        )
+        .await;
     cluster.create_config_map("late", json!({"k": "v"})).await;
     cluster.phase("p", "Running").await;
 }
@@ -320,6 +333,8 @@ async fn who_must_not_be_root_is_not_started_as_root() {
     let uid = pod.metadata.uid.expect("a uid");
     assert_eq!(
         message,
-        format!("container has runAsNonRoot and image will run as root (pod: \"p_default({uid})\", container: a)")
+        format!(
+            "container has runAsNonRoot and image will run as root (pod: \"p_default({uid})\", container: a)"
+        )
     );
 }

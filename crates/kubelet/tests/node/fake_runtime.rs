@@ -157,9 +157,8 @@ impl FakeRuntime {
     }
 
     fn tell(&self, id: &str, type_: v1::ContainerEventType) {
-        let metadata = self.with(|state| {
-            state.containers.get(id).and_then(|container| container.sandbox.metadata.clone())
-        });
+        let metadata = self
+            .with(|state| state.containers.get(id).and_then(|container| container.sandbox.metadata.clone()));
         let sandbox = v1::PodSandboxStatus { metadata, ..v1::PodSandboxStatus::default() };
         let _ = self.events.send(v1::ContainerEventResponse {
             container_id: id.to_owned(),
@@ -188,7 +187,8 @@ impl FakeRuntime {
 
     fn log(container: &FakeContainer, text: &str) {
         let path = PathBuf::from(&container.sandbox.log_directory).join(&container.config.log_path);
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("the log opens");
+        let mut file =
+            std::fs::OpenOptions::new().create(true).append(true).open(path).expect("the log opens");
         for line in text.lines() {
             writeln!(file, "2026-11-21T00:00:00.000000000Z stdout F {line}").expect("written");
         }
@@ -211,7 +211,11 @@ impl FakeRuntime {
             .max_by_key(|mount| mount.container_path.len())
             .unwrap_or_else(|| panic!("{path} is not mounted: {:?}", container.config.mounts));
         let rest = path[mount.container_path.len()..].trim_start_matches('/');
-        if rest.is_empty() { PathBuf::from(&mount.host_path) } else { PathBuf::from(&mount.host_path).join(rest) }
+        if rest.is_empty() {
+            PathBuf::from(&mount.host_path)
+        } else {
+            PathBuf::from(&mount.host_path).join(rest)
+        }
     }
 
     /// Does what the command says. Answers the exit status if the process ends at once.
@@ -427,7 +431,8 @@ impl RuntimeService for FakeRuntime {
         let request = request.into_inner();
         let container = self.with(|state| state.containers.get(&request.container_id).cloned());
         let container = container.ok_or_else(|| Status::not_found("no such container"))?;
-        let name = container.config.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
+        let name =
+            container.config.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
         self.called("stop_container", &format!("{name} {}", request.timeout))?;
         if container.config.command.first().is_some_and(|word| word == "hang") {
             let seconds = u64::try_from(request.timeout).unwrap_or(0);
@@ -483,7 +488,8 @@ impl RuntimeService for FakeRuntime {
         let container = container.ok_or_else(|| Status::not_found("no such container"))?;
         let mut info = BTreeMap::new();
         if request.verbose {
-            let spec = serde_json::json!({"runtimeSpec": {"process": {"env": Self::environment(&container)}}});
+            let spec =
+                serde_json::json!({"runtimeSpec": {"process": {"env": Self::environment(&container)}}});
             info.insert("info".to_owned(), spec.to_string());
         }
         Ok(Response::new(v1::ContainerStatusResponse { status: Some(container.status()), info }))

@@ -28,7 +28,8 @@ async fn a_pod_runs_and_shows_it() {
     }
     let container = cluster.runtime.container("a").expect("it runs");
     assert_eq!(container.sandbox.hostname, "p");
-    let hosts = container.config.mounts.iter().find(|mount| mount.container_path == "/etc/hosts").expect("mounted");
+    let hosts =
+        container.config.mounts.iter().find(|mount| mount.container_path == "/etc/hosts").expect("mounted");
     let hosts = std::fs::read_to_string(&hosts.host_path).expect("there");
     assert!(hosts.contains("10.42.0.1\tp\n"), "{hosts}");
 }
@@ -39,7 +40,9 @@ async fn a_runtime_without_events_is_followed_by_its_lists() {
         config.resync = std::time::Duration::from_secs(3600);
     })
     .await;
-    cluster.create_pod("p", json!({"restartPolicy": "Never", "containers": [container("a", &["run"])]})).await;
+    cluster
+        .create_pod("p", json!({"restartPolicy": "Never", "containers": [container("a", &["run"])]}))
+        .await;
     cluster.phase("p", "Running").await;
     cluster.runtime.end("a", 0);
     cluster.phase("p", "Succeeded").await;
@@ -67,7 +70,10 @@ async fn init_containers_run_before_containers_and_the_pod_ends_as_they_do() {
     let status = |index: usize| &pod["status"]["containerStatuses"][index]["state"]["terminated"];
     assert_eq!(pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"], "Completed");
     assert_eq!(status(0)["exitCode"], 0);
-    assert_eq!((status(1)["exitCode"].as_i64(), status(1)["message"].as_str()), (Some(3), Some("last words")));
+    assert_eq!(
+        (status(1)["exitCode"].as_i64(), status(1)["message"].as_str()),
+        (Some(3), Some("last words"))
+    );
     let (code, log) = cluster.http("/containerLogs/default/p/a").await;
     assert_eq!((code, log.as_str()), (200, "started 0\nfrom init\n"));
     let stopped = cluster.runtime.sandboxes();
@@ -84,7 +90,9 @@ async fn a_failing_container_is_restarted_and_then_backs_off() {
     let status = &pod["status"]["containerStatuses"][0];
     assert_eq!(status["restartCount"], 1);
     assert_eq!(status["lastState"]["terminated"]["exitCode"], 7);
-    cluster.event("Warning BackOff spec.containers{a}: Back-off restarting failed container a in pod p_default(").await;
+    cluster
+        .event("Warning BackOff spec.containers{a}: Back-off restarting failed container a in pod p_default(")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,7 +128,10 @@ async fn a_deleted_pod_is_stopped_and_nothing_of_it_is_left() {
 async fn a_later_deletion_may_shorten_the_grace() {
     let cluster = Cluster::new().await;
     cluster
-        .create_pod("p", json!({"terminationGracePeriodSeconds": 600, "containers": [container("a", &["hang"])]}))
+        .create_pod(
+            "p",
+            json!({"terminationGracePeriodSeconds": 600, "containers": [container("a", &["hang"])]}),
+        )
         .await;
     cluster.phase("p", "Running").await;
     cluster.pods().delete("p", &DeleteParams::default()).await.expect("deleted");
@@ -135,7 +146,12 @@ async fn a_later_deletion_may_shorten_the_grace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_force_deleted_pod_is_still_stopped() {
     let cluster = Cluster::new().await;
-    cluster.create_pod("p", json!({"terminationGracePeriodSeconds": 4, "containers": [container("a", &["run"])]})).await;
+    cluster
+        .create_pod(
+            "p",
+            json!({"terminationGracePeriodSeconds": 4, "containers": [container("a", &["run"])]}),
+        )
+        .await;
     cluster.phase("p", "Running").await;
     cluster.pods().delete("p", &DeleteParams::default().grace_period(0)).await.expect("deleted");
     cluster.gone("p").await;
@@ -143,7 +159,8 @@ async fn a_force_deleted_pod_is_still_stopped() {
         cluster.runtime.calls().iter().any(|call| call == "stop_container a 4")
     })
     .await;
-    wait_until("nothing is left", || cluster.runtime.sandboxes().is_empty() && cluster.pod_dirs().is_empty()).await;
+    wait_until("nothing is left", || cluster.runtime.sandboxes().is_empty() && cluster.pod_dirs().is_empty())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +178,9 @@ async fn a_pod_of_the_same_name_is_another_pod() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_not_active_for_longer_than_its_deadline() {
     let cluster = Cluster::new().await;
-    cluster.create_pod("p", json!({"activeDeadlineSeconds": 1, "containers": [container("a", &["run"])]})).await;
+    cluster
+        .create_pod("p", json!({"activeDeadlineSeconds": 1, "containers": [container("a", &["run"])]}))
+        .await;
     let pod = cluster.phase("p", "Failed").await;
     assert_eq!(pod["status"]["reason"], "DeadlineExceeded");
     assert_eq!(pod["status"]["message"], "Pod was active on the node longer than the specified deadline");
@@ -195,7 +214,9 @@ async fn a_changed_image_restarts_the_container() {
     cluster
         .pod_becomes("p", "restarted", |pod| {
             let status = &pod["status"]["containerStatuses"][0];
-            status["restartCount"] == 1 && status["state"]["running"].is_object() && status["image"] == "busybox:2"
+            status["restartCount"] == 1
+                && status["state"]["running"].is_object()
+                && status["image"] == "busybox:2"
         })
         .await;
     cluster.event("Container a definition changed, will be restarted").await;
@@ -205,13 +226,13 @@ async fn a_changed_image_restarts_the_container() {
 async fn images_are_pulled_by_policy_and_failures_back_off() {
     let cluster = Cluster::new().await;
     cluster.runtime.offer_image("registry.example/app:1");
-    let image = |name: &str, image: &str, policy: &str| {
-        json!({"containers": [{"name": name, "image": image, "imagePullPolicy": policy, "command": ["run"]}]})
-    };
+    let image = |name: &str, image: &str, policy: &str| json!({"containers": [{"name": name, "image": image, "imagePullPolicy": policy, "command": ["run"]}]});
     cluster.create_pod("good", image("a", "registry.example/app:1", "IfNotPresent")).await;
     cluster.phase("good", "Running").await;
     cluster.event("Normal Pulling spec.containers{a}: Pulling image \"registry.example/app:1\"").await;
-    cluster.event("Normal Pulled spec.containers{a}: Successfully pulled image \"registry.example/app:1\" in ").await;
+    cluster
+        .event("Normal Pulled spec.containers{a}: Successfully pulled image \"registry.example/app:1\" in ")
+        .await;
 
     cluster.create_pod("never", image("b", "absent", "Never")).await;
     let message = cluster.waiting("never", "ErrImageNeverPull").await;
@@ -219,9 +240,13 @@ async fn images_are_pulled_by_policy_and_failures_back_off() {
 
     cluster.create_pod("absent", image("c", "registry.example/absent", "Always")).await;
     cluster.waiting("absent", "ErrImagePull").await;
-    cluster.event("Warning Failed spec.containers{c}: Failed to pull image \"registry.example/absent\": ").await;
+    cluster
+        .event("Warning Failed spec.containers{c}: Failed to pull image \"registry.example/absent\": ")
+        .await;
     cluster.event("Warning Failed spec.containers{c}: Error: ErrImagePull").await;
-    cluster.event("Normal BackOff spec.containers{c}: Back-off pulling image \"registry.example/absent\"").await;
+    cluster
+        .event("Normal BackOff spec.containers{c}: Back-off pulling image \"registry.example/absent\"")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,7 +264,10 @@ async fn pull_secrets_are_handed_to_the_runtime() {
     let cluster = Cluster::new().await;
     cluster.runtime.offer_image("quay.io/a/b");
     cluster
-        .create_secret("login", json!({".dockerconfigjson": "{\"auths\":{\"quay.io\":{\"auth\":\"dXNlcjpwdw==\"}}}"}))
+        .create_secret(
+            "login",
+            json!({".dockerconfigjson": "{\"auths\":{\"quay.io\":{\"auth\":\"dXNlcjpwdw==\"}}}"}),
+        )
         .await;
     cluster
         .create_pod(
@@ -268,7 +296,9 @@ async fn a_container_that_cannot_be_created_waits_and_is_tried_again() {
 async fn a_container_that_cannot_be_started_counts_as_ended() {
     let cluster = Cluster::new().await;
     cluster.runtime.fail_once("start_container", "exec: \"nope\": executable file not found");
-    cluster.create_pod("p", json!({"restartPolicy": "Never", "containers": [container("a", &["run"])]})).await;
+    cluster
+        .create_pod("p", json!({"restartPolicy": "Never", "containers": [container("a", &["run"])]}))
+        .await;
     let pod = cluster.phase("p", "Failed").await;
     let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
     assert_eq!((ended["exitCode"].as_i64(), ended["reason"].as_str()), (Some(128), Some("StartError")));

@@ -33,7 +33,9 @@ async fn running_containers_are_adopted_and_finished_init_containers_do_not_run_
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ended_while_no_agent_ran_is_noticed() {
     let mut cluster = Cluster::new().await;
-    cluster.create_pod("p", json!({"restartPolicy": "Never", "containers": [container("a", &["run"])]})).await;
+    cluster
+        .create_pod("p", json!({"restartPolicy": "Never", "containers": [container("a", &["run"])]}))
+        .await;
     cluster.phase("p", "Running").await;
     cluster.stop().await;
     cluster.runtime.end("a", 9);
@@ -45,16 +47,20 @@ async fn what_ended_while_no_agent_ran_is_noticed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_was_deleted_while_no_agent_ran_is_stopped_and_cleared_away() {
     let mut cluster = Cluster::new().await;
-    cluster.create_pod("p", json!({"terminationGracePeriodSeconds": 3, "containers": [container("a", &["run"])]})).await;
+    cluster
+        .create_pod(
+            "p",
+            json!({"terminationGracePeriodSeconds": 3, "containers": [container("a", &["run"])]}),
+        )
+        .await;
     cluster.phase("p", "Running").await;
     cluster.stop().await;
     cluster.pods().delete("p", &DeleteParams::default().grace_period(0)).await.expect("deleted");
     cluster.start();
-    wait_until("it was stopped", || {
-        cluster.runtime.calls().iter().any(|call| call == "stop_container a 3")
-    })
-    .await;
-    wait_until("nothing is left", || cluster.runtime.sandboxes().is_empty() && cluster.pod_dirs().is_empty()).await;
+    wait_until("it was stopped", || cluster.runtime.calls().iter().any(|call| call == "stop_container a 3"))
+        .await;
+    wait_until("nothing is left", || cluster.runtime.sandboxes().is_empty() && cluster.pod_dirs().is_empty())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +73,9 @@ async fn an_orphan_without_any_state_is_stopped_too() {
     std::fs::remove_file(state_file(&cluster)).expect("removed");
     cluster.start();
     wait_until("nothing is left", || {
-        cluster.runtime.containers().is_empty() && cluster.runtime.sandboxes().is_empty() && cluster.pod_dirs().is_empty()
+        cluster.runtime.containers().is_empty()
+            && cluster.runtime.sandboxes().is_empty()
+            && cluster.pod_dirs().is_empty()
     })
     .await;
 }

@@ -14,7 +14,12 @@ async fn health_and_pods_are_served_and_what_is_not_there_is_not_found() {
     let (code, body) = cluster.http("/pods").await;
     let list: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!((code, list["items"][0]["metadata"]["name"].as_str()), (200, Some("p")));
-    for path in ["/nope", "/containerLogs/default/absent/a", "/containerLogs/default/p/nope", "/environment/default/absent"] {
+    for path in [
+        "/nope",
+        "/containerLogs/default/absent/a",
+        "/containerLogs/default/p/nope",
+        "/environment/default/absent",
+    ] {
         assert_eq!(cluster.http(path).await.0, 404, "{path}");
     }
     assert_eq!(cluster.http("/containerLogs/default/p/a?tailLines=x").await.0, 400);
@@ -94,7 +99,12 @@ async fn the_record_tells_what_the_process_got_and_hides_secrets_and_marks_what_
     let stale = record("/environment/default/p").await;
     assert_eq!(variable(&stale, "C")["stale"], true);
     assert_eq!(variable(&stale, "S")["stale"], Value::Null);
-    let kept = cluster.dir.path().join("kubelet/pods").join(&cluster.pod_dirs()[0]).join("containers/a/environment.json");
+    let kept = cluster
+        .dir
+        .path()
+        .join("kubelet/pods")
+        .join(&cluster.pod_dirs()[0])
+        .join("containers/a/environment.json");
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(kept).expect("kept").permissions());
     assert_eq!(mode & 0o777, 0o600);
 }
