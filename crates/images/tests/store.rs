@@ -361,3 +361,22 @@ impl images::PullProgress for StepByStep {
         std::io::stdin().read_line(&mut line).unwrap();
     }
 }
+
+/// A removal while a record cannot be read (here: a directory in its place) must not take for unused what that record
+/// may mention.
+#[test]
+fn nothing_is_removed_as_unused_while_a_record_cannot_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(directory.path()).unwrap();
+    let kept = import(&store, &small("kept"), "kept");
+    import(&store, &small("other"), "other");
+    let record = directory.path().join("images").join(format!("{}.json", kept.id.to_hex()));
+    let saved = fs::read(&record).unwrap();
+    fs::remove_file(&record).unwrap();
+    fs::create_dir(&record).unwrap();
+    assert!(matches!(store.remove("other"), Err(StoreError::Io { .. })));
+    assert!(kept.layers[0].join("f").exists());
+    fs::remove_dir(&record).unwrap();
+    fs::write(&record, saved).unwrap();
+    assert_eq!(store.resolve("kept").unwrap(), Some(kept));
+}

@@ -148,21 +148,30 @@ impl ImageStore {
         self.write_file(path, &bytes)
     }
 
-    /// Reads a record; one that is damaged is set aside and absent.
+    /// Reads a record; one that is damaged is set aside and absent. So is, for this time, one that cannot be read.
     pub(super) fn read_record<T: DeserializeOwned>(&self, path: &Path) -> Option<T> {
+        self.read_record_surely(path).unwrap_or_else(|error| {
+            tracing::warn!(path = %path.display(), %error, "a file of the image store cannot be read");
+            None
+        })
+    }
+
+    /// As [`ImageStore::read_record`], but a file that is there and cannot be read is an error: whoever removes what no
+    /// record mentions must have read them all.
+    pub(super) fn read_record_surely<T: DeserializeOwned>(
+        &self,
+        path: &Path,
+    ) -> Result<Option<T>, StoreError> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "a file of the image store cannot be read");
-                return None;
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("read", path)(error)),
         };
         match serde_json::from_slice(&bytes) {
-            Ok(record) => Some(record),
+            Ok(record) => Ok(Some(record)),
             Err(_) => {
                 set_aside(self.directory(), path);
-                None
+                Ok(None)
             }
         }
     }
@@ -194,14 +203,15 @@ impl ImageStore {
 
     /// The `.json` files of one of the store's directories.
     pub(super) fn files(&self, name: &str) -> Vec<PathBuf> {
-        let Ok(entries) = std::fs::read_dir(self.directory().join(name)) else { return Vec::new() };
-        let mut paths: Vec<PathBuf> = entries
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-            .collect();
+        self.files_surely(name).unwrap_or_default()
+    }
+
+    /// As [`ImageStore::files`], for those who must have seen them all.
+    pub(super) fn files_surely(&self, name: &str) -> Result<Vec<PathBuf>, StoreError> {
+        let mut paths = entries(&self.directory().join(name))?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
         paths.sort();
-        paths
+        Ok(paths)
     }
 
     /// The directory of a layer and what it holds, if both are there.
@@ -214,6 +224,14 @@ impl ImageStore {
     pub(super) fn layer_path(&self, name: &LayerName) -> PathBuf {
         self.directory().join("layers").join(name.as_str())
     }
+}
+
+/// Everything in a directory.
+pub(super) fn entries(directory: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let list = || -> io::Result<Vec<PathBuf>> {
+        std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect()
+    };
+    list().map_err(failed("list", directory))
 }
 
 /// Moves a damaged file out of the way; deletes nothing.

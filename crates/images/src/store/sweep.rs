@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ingest::remove_tree;
-use super::record::{HoldRecord, ImageRecord, LayerName, set_aside};
+use super::record::{HoldRecord, ImageRecord, LayerName, entries, set_aside};
 use super::{ImageStore, StoreError, failed, parse_identity};
 use crate::digest::Digest;
 use crate::image::Image;
@@ -115,11 +115,9 @@ impl ImageStore {
 
     /// All holders, so that a node can release those it knows nothing of.
     pub fn holders(&self) -> Vec<String> {
-        self.hold_records().into_iter().map(|record| record.holder).collect()
-    }
-
-    fn hold_records(&self) -> Vec<HoldRecord> {
-        self.files("holds").iter().filter_map(|path| self.read_record(path)).collect()
+        let records =
+            self.files("holds").into_iter().filter_map(|path| self.read_record::<HoldRecord>(&path));
+        records.map(|record| record.holder).collect()
     }
 
     fn hold_path(&self, holder: &str) -> PathBuf {
@@ -135,8 +133,8 @@ impl ImageStore {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let mut images = BTreeSet::new();
         let mut used: BTreeSet<LayerName> = BTreeSet::new();
-        for path in self.files("images") {
-            let Some(record) = self.read_record::<ImageRecord>(&path) else { continue };
+        for path in self.files_surely("images")? {
+            let Some(record) = self.read_record_surely::<ImageRecord>(&path)? else { continue };
             if path != self.image_path(record.id) {
                 set_aside(self.directory(), &path);
                 continue;
@@ -147,10 +145,17 @@ impl ImageStore {
                 used.insert(layer.directory);
             }
         }
-        let held: BTreeSet<LayerName> =
-            self.hold_records().into_iter().flat_map(|hold| hold.layers).collect();
+        let mut held: BTreeSet<LayerName> = BTreeSet::new();
+        for path in self.files_surely("holds")? {
+            let hold = self.read_record_surely::<HoldRecord>(&path)?;
+            held.extend(hold.into_iter().flat_map(|hold| hold.layers));
+        }
         let mut trash = Vec::new();
-        for path in entries(&self.directory().join("layers")) {
+        let mut layers = entries(&self.directory().join("layers"))?;
+        // Directories before the records that describe them: a crash in between leaves records without directories,
+        // which is what an absent layer looks like.
+        layers.sort_by_key(|path| path.extension().is_some());
+        for path in layers {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             // Only what has the name of a layer was made here; anything else is somebody else's.
             let Ok(name) = LayerName::try_from(stem) else { continue };
@@ -176,7 +181,7 @@ impl ImageStore {
             removed.layers += 1;
             trash.push(target);
         }
-        for path in entries(&self.directory().join("blobs/sha256")) {
+        for path in entries(&self.directory().join("blobs/sha256"))? {
             let digest = path.file_name().and_then(|name| name.to_str()).and_then(Digest::from_hex);
             if digest.is_some_and(|digest| !images.contains(&digest)) {
                 remove_file(&path)?;
@@ -184,15 +189,6 @@ impl ImageStore {
         }
         Ok(trash)
     }
-}
-
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    // Directories before the records that describe them: a crash in between leaves records without directories, which
-    // is what an absent layer looks like.
-    paths.sort_by_key(|path| path.extension().is_some());
-    paths
 }
 
 fn remove_file(path: &Path) -> Result<(), StoreError> {
