@@ -63,6 +63,14 @@ pub enum OpenNetworkError {
         #[source]
         source: io::Error,
     },
+    /// Another process, or another handle of this one, has the network of this data directory open.
+    #[error(
+        "the pod network in {path} is in use by another process; stop it or choose another data directory"
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
     /// There is no range for the pods.
     #[error(transparent)]
     Range(#[from] ClaimRangeError),
@@ -218,8 +226,25 @@ enum Command {
 /// The pod network of one node. Cheap to clone; the thread behind it ends with the last handle and leaves pods connected.
 #[derive(Clone, Debug)]
 pub struct Network {
-    commands: mpsc::Sender<Command>,
+    thread: Arc<NetworkThread>,
     facts: Arc<OpenFacts>,
+}
+
+#[derive(Debug)]
+struct NetworkThread {
+    commands: Option<mpsc::Sender<Command>>,
+    body: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for NetworkThread {
+    /// When the last handle is gone, so are the thread and its lock: the data directory can be opened again at once.
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(body) = self.body.take() {
+            // A thread that panicked has ended too.
+            let _ = body.join();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -250,13 +275,14 @@ impl Network {
                 let _ = opened.send(Err(error));
             }
         };
-        thread.spawn(body).map_err(OpenNetworkError::Thread)?;
+        let body = thread.spawn(body).map_err(OpenNetworkError::Thread)?;
+        let thread = Arc::new(NetworkThread { commands: Some(commands), body: Some(body) });
         let facts =
             when_opened.recv().map_err(|_| OpenNetworkError::Thread(io::ErrorKind::BrokenPipe.into()))??;
         for warning in &facts.warnings {
             tracing::warn!("{warning}");
         }
-        Ok(Self { commands, facts: Arc::new(facts) })
+        Ok(Self { thread, facts: Arc::new(facts) })
     }
 
     /// What this machine lacks (already logged once).
@@ -279,7 +305,7 @@ impl Network {
 
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).ok()?;
+        self.thread.commands.as_ref()?.send(command(reply)).ok()?;
         answer.await.ok()
     }
 
@@ -337,6 +363,8 @@ struct PodConnections {
     kernel: Kernel,
     mtu: u32,
     warnings: Vec<NetworkWarning>,
+    /// Held as long as the thread lives: two writers of one list would give an address twice.
+    _lock: fs::File,
 }
 
 /// What the kernel had when the node started.
@@ -352,6 +380,7 @@ impl PodConnections {
         let data_dir = fs::canonicalize(&config.data_dir).map_err(unusable)?;
         let directory = data_dir.join("network");
         fs::create_dir_all(&directory).map_err(unusable)?;
+        let lock = lock(&directory)?;
         let file = directory.join("pods.json");
         let identity = NodeIdentity::of_data_dir(&data_dir);
         let mut warnings = Vec::new();
@@ -419,7 +448,7 @@ impl PodConnections {
             }
         }
         let kernel = routing.map_or(Kernel::Unusable, |routing| Kernel::Usable { routing, filter });
-        Ok(Self { identity, file, allocations, claims, kernel, mtu, warnings })
+        Ok(Self { identity, file, allocations, claims, kernel, mtu, warnings, _lock: lock })
     }
 
     fn serve(mut self, queue: &mpsc::Receiver<Command>) {
@@ -638,6 +667,17 @@ impl PodConnections {
     fn interface(&self, address: Ipv4Addr) -> String {
         let offset = self.allocations.range().offset_of(address).expect("allocations are inside their range");
         self.identity.interface(offset)
+    }
+}
+
+fn lock(directory: &Path) -> Result<fs::File, OpenNetworkError> {
+    let path = directory.join("lock");
+    let failed = |source| OpenNetworkError::DataDir { path: path.clone(), source };
+    let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenNetworkError::InUse { path: directory.to_owned() }),
+        Err(error) => Err(failed(error.into())),
     }
 }
 

@@ -363,6 +363,19 @@ fn a_pod_is_connected_again_and_taken_down_twice() {
 }
 
 #[test]
+fn a_data_directory_has_one_network_at_a_time() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let refused = machine.open_with(machine.config("node")).expect_err("in use");
+    assert!(refused.to_string().contains("is in use by another process"), "{refused}");
+    let other_handle = network.clone();
+    drop(network);
+    assert!(machine.open_with(machine.config("node")).is_err(), "as long as one handle lives");
+    drop(other_handle);
+    machine.open("node");
+}
+
+#[test]
 fn two_nodes_never_share_a_range() {
     let Some(machine) = Machine::new() else { return };
     let second = fs::canonicalize(machine.config("second").data_dir).expect("exists");
