@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{State, Value};
+use crate::{ServiceSource, State, Value};
 
 /// The variables that a runtime sets by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,7 @@ pub enum Origin {
     /// `ENV` of the image.
     Image,
     /// A service variable.
-    Service {
-        /// Namespace of the service.
-        namespace: Arc<str>,
-        /// Name of the service.
-        name: Arc<str>,
-    },
+    Service(Arc<ServiceSource>),
     /// `envFrom[index].configMapRef`.
     EnvFromConfigMap {
         /// Place in `envFrom`.
@@ -127,7 +122,7 @@ impl Origin {
             | Self::FileKeyRef { index, .. } => Some(*index),
             Self::Runtime(_)
             | Self::Image
-            | Self::Service { .. }
+            | Self::Service(_)
             | Self::EnvFromConfigMap { .. }
             | Self::EnvFromSecret { .. } => None,
         }
@@ -139,7 +134,7 @@ impl Origin {
             Self::EnvFromConfigMap { index, .. } | Self::EnvFromSecret { index, .. } => Some(*index),
             Self::Runtime(_)
             | Self::Image
-            | Self::Service { .. }
+            | Self::Service(_)
             | Self::Value { .. }
             | Self::FieldRef { .. }
             | Self::ResourceFieldRef { .. }
@@ -160,7 +155,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Runtime(_) => write!(formatter, "runtime"),
             Self::Image => write!(formatter, "image"),
-            Self::Service { name, .. } => write!(formatter, "service {name}"),
+            Self::Service(service) => write!(formatter, "service {}", service.name),
             Self::EnvFromConfigMap { index, name, key, resource_version } => {
                 write!(formatter, "envFrom[{index}] configMap {name} key {key}")?;
                 version(formatter, resource_version)

@@ -24,6 +24,7 @@ pub mod record;
 mod required;
 mod resolve;
 mod secret;
+mod shared_text;
 mod sources;
 mod text;
 mod value;
@@ -40,6 +41,7 @@ pub use process::{RuntimeFacts, compose_process_environment};
 pub use required::{EnvFileKey, Need, Requirements, required};
 pub use resolve::{Argument, Resolution, Resolved, resolve};
 pub use secret::{SecretBytes, SecretText};
+pub use shared_text::Text;
 pub use sources::{
     Availability, ClusterAddress, ConfigMapSource, EnvFileRefusal, EnvFileSource, ImageConfig, PortSource,
     SecretSource, ServiceSource, Services, Sources,

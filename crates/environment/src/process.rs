@@ -40,12 +40,12 @@ pub fn compose_process_environment(
         layers.add(from_runtime("TERM", RuntimeVariable::Term, Some("xterm"), "TERM"));
     }
     for (name, value) in image() {
-        layers.add(entry(name, Value::Plain(value.to_owned()), Origin::Image));
+        layers.add(entry(name, Value::plain(value.to_owned()), Origin::Image));
     }
     for declared in declared.into_entries() {
         layers.add(declared);
     }
-    let has_home = layers.value_of("HOME").is_some_and(|value| *value != Value::Plain(String::new()));
+    let has_home = layers.value_of("HOME").is_some_and(|value| *value != Value::EMPTY);
     if !has_home {
         layers.add(from_runtime("HOME", RuntimeVariable::Home, facts.home.as_deref(), "home of the user"));
     }
@@ -54,7 +54,7 @@ pub fn compose_process_environment(
 
 fn from_runtime(name: &str, variable: RuntimeVariable, value: Option<&str>, label: &str) -> Entry {
     let value = match value {
-        Some(value) => Value::Plain(value.to_owned()),
+        Some(value) => Value::plain(value.to_owned()),
         None => Value::Composed(vec![Part::UnknownUntilRun { label: label.to_owned() }]),
     };
     entry(name, value, Origin::Runtime(variable))

@@ -416,8 +416,8 @@ impl From<&Origin> for OriginRecord {
                 | RuntimeVariable::Home,
             ) => Self::Runtime,
             Origin::Image => Self::Image,
-            Origin::Service { namespace, name } => {
-                Self::Service { namespace: namespace.to_string(), name: name.to_string() }
+            Origin::Service(service) => {
+                Self::Service { namespace: service.namespace.to_string(), name: service.name.to_string() }
             }
             Origin::EnvFromConfigMap { index, name, key, resource_version } => Self::EnvFrom {
                 index: *index,

@@ -204,7 +204,6 @@ impl<'a> Resolver<'a> {
         self.entries.reserve(count + self.container.env.len());
         self.services = NameIndex::with_capacity(count);
         for service in chosen {
-            let origin = Origin::Service { namespace: service.namespace.clone(), name: service.name.clone() };
             emit_variables(service, |name, value| {
                 let place = self.entries.len();
                 let hidden = self.services.insert(&name, place, &self.entries);
@@ -212,7 +211,7 @@ impl<'a> Resolver<'a> {
                 let entry = Entry {
                     name,
                     value,
-                    origin: origin.clone(),
+                    origin: Origin::Service(service.clone()),
                     references: Vec::new(),
                     shadowed: Vec::new(),
                 };
@@ -230,10 +229,10 @@ impl<'a> Resolver<'a> {
     /// Until the end that list has the weakest first, so that a long chain costs no more than its length.
     fn hide(&mut self, hidden: usize, winner: usize) {
         let loser = &mut self.entries[hidden];
-        if matches!(loser.origin, Origin::Service { .. }) {
+        if matches!(loser.origin, Origin::Service(_)) {
             self.service_bytes -= counted_bytes(&loser.name, &loser.value);
         }
-        let value = std::mem::replace(&mut loser.value, Value::Plain(String::new()));
+        let value = std::mem::replace(&mut loser.value, Value::EMPTY);
         let mut shadowed = std::mem::take(&mut loser.shadowed);
         shadowed.push(Shadowed { origin: loser.origin.clone(), value });
         self.entries[winner].shadowed = shadowed;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::SecretText;
+use crate::{SecretText, Text};
 
 /// How much of a value is known and may be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -50,12 +50,20 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Known and open text.
-    Plain(String),
+    Plain(Text),
     /// Anything else, in order.
     Composed(Vec<Part>),
 }
 
 impl Value {
+    /// The empty value.
+    pub const EMPTY: Self = Self::Plain(Text::constant(""));
+
+    /// Known and open text.
+    pub fn plain(text: impl Into<Text>) -> Self {
+        Self::Plain(text.into())
+    }
+
     /// The state: the worst of its parts, `missing` before `unknownUntilRun` before `masked`.
     pub fn state(&self) -> State {
         let Self::Composed(parts) = self else { return State::Known };

@@ -18,8 +18,7 @@ fn environment(pairs: &[(&str, Value)]) -> Environment {
 
 #[test]
 fn an_empty_value_is_missing_and_an_escaped_reference_is_not_one() {
-    let environment =
-        environment(&[("EMPTY", Value::Plain(String::new())), ("A", Value::Plain("a".to_owned()))]);
+    let environment = environment(&[("EMPTY", Value::EMPTY), ("A", Value::plain("a".to_owned()))]);
     let error = expand_sub_path("$(EMPTY)/$(A)", &environment).expect_err("empty");
     assert_eq!(error, SubPathError::MissingValues(vec!["EMPTY".to_owned()]));
     assert_eq!(expand_sub_path("$$(NOPE)/$(A)", &environment).as_deref(), Ok("$(NOPE)/a"));
@@ -37,7 +36,7 @@ fn secret_values_are_used_and_unknown_ones_are_missing() {
 #[test]
 fn dots_inside_of_a_name_are_no_way_out() {
     let environment =
-        environment(&[("A", Value::Plain("a..b".to_owned())), ("UP", Value::Plain("x/..".to_owned()))]);
+        environment(&[("A", Value::plain("a..b".to_owned())), ("UP", Value::plain("x/..".to_owned()))]);
     assert_eq!(expand_sub_path("$(A)", &environment).as_deref(), Ok("a..b"));
     assert!(matches!(expand_sub_path("$(UP)/y", &environment), Err(SubPathError::Backstep(_))));
     let long = "x".repeat(5000);

@@ -8,7 +8,7 @@ fn facts() -> RuntimeFacts {
 
 fn declared(pairs: &[(&str, &str)]) -> Environment {
     let entries = pairs.iter().enumerate().map(|(index, (name, value))| {
-        entry(name, Value::Plain((*value).to_owned()), Origin::Value { index })
+        entry(name, Value::plain((*value).to_owned()), Origin::Value { index })
     });
     Environment::from_entries(entries.collect())
 }

@@ -62,7 +62,7 @@ pub(super) fn compose(pieces: &[Piece<'_>], size: usize, own_name: &str, parts_l
                 Piece::Variable { value: Value::Composed(_), .. } | Piece::Open { .. } => {}
             }
         }
-        return Value::Plain(whole);
+        return Value::plain(whole);
     }
     let count: usize = pieces.iter().map(part_count).sum();
     if count > MAX_PARTS.min(*parts_left) {

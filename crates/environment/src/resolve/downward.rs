@@ -88,7 +88,7 @@ impl<'a> Resolver<'a> {
         let metadata = &self.pod.metadata;
         let spec = self.pod.spec.as_ref();
         let known = |text: Option<&str>, label: &str| match text {
-            Some(text) if !text.is_empty() => Value::Plain(text.to_owned()),
+            Some(text) if !text.is_empty() => Value::plain(text.to_owned()),
             _ => unknown(label),
         };
         match parsed {
@@ -109,7 +109,7 @@ impl<'a> Resolver<'a> {
                     (name, _) => known(name, "metadata.name"),
                 }
             }
-            Field::Plain("metadata.namespace") => Value::Plain(self.namespace.to_owned()),
+            Field::Plain("metadata.namespace") => Value::plain(self.namespace.to_owned()),
             Field::Plain("metadata.uid") => known(metadata.uid.as_deref(), "metadata.uid"),
             Field::Plain("spec.nodeName") => {
                 known(spec.and_then(|spec| spec.node_name.as_deref()), "spec.nodeName")
@@ -118,14 +118,14 @@ impl<'a> Resolver<'a> {
                 // The API server fills in `default`.
                 let account = spec.and_then(|spec| spec.service_account_name.as_deref());
                 let account = account.or_else(|| spec.and_then(|spec| spec.service_account.as_deref()));
-                Value::Plain(account.filter(|name| !name.is_empty()).unwrap_or("default").to_owned())
+                Value::plain(account.filter(|name| !name.is_empty()).unwrap_or("default").to_owned())
             }
             Field::Plain(path) => match (self.addresses(path), path) {
                 (None, _) => unknown(path),
                 (Some(addresses), "status.hostIP" | "status.podIP") => {
-                    addresses.first().map_or_else(|| unknown(path), |first| Value::Plain(first.clone()))
+                    addresses.first().map_or_else(|| unknown(path), |first| Value::plain(first.clone()))
                 }
-                (Some(addresses), _) => Value::Plain(addresses.join(",")),
+                (Some(addresses), _) => Value::plain(addresses.join(",")),
             },
         }
     }
@@ -144,7 +144,7 @@ impl<'a> Resolver<'a> {
             self.inform(FindingCode::FieldEmpty, format!("{field}.fieldPath"), variable, message, &hint);
             String::new()
         });
-        Value::Plain(text)
+        Value::plain(text)
     }
 
     /// The addresses behind a `status.` field, if they are known.
@@ -239,7 +239,7 @@ impl<'a> Resolver<'a> {
             let text = divisor.to_string();
             return Err(ResolveProblem::InvalidQuantity { text, error: quantity::QuantityError::Numeric });
         }
-        Ok(Value::Plain(amount.ceil_divide(&divisor, ResourceUnit::of(kind)).to_string()))
+        Ok(Value::plain(amount.ceil_divide(&divisor, ResourceUnit::of(kind)).to_string()))
     }
 
     /// The limit of a container that sets none: the pod's, else what the node can give. `None` when that is

@@ -47,7 +47,7 @@ impl<'a> Resolver<'a> {
                 (_, Some(source)) => self.add_value_from(index, &variable.name, source),
                 _ => {
                     if self.admit(&variable.name, 0, || format!("env[{index}]")) {
-                        let empty = Value::Plain(String::new());
+                        let empty = Value::EMPTY;
                         self.define(&variable.name, empty, Origin::Value { index }, Vec::new());
                     }
                 }

@@ -115,7 +115,7 @@ impl<'a> Resolver<'a> {
             let label = short_label(variable);
             return FileAnswer::Value { value: Value::Composed(vec![Part::Missing { label }]), line };
         }
-        FileAnswer::Value { value: Value::Plain(text), line }
+        FileAnswer::Value { value: Value::plain(text), line }
     }
 
     /// Finds and parses a file; what is remarkable about it is noted at the reference that came first.

@@ -148,7 +148,7 @@ impl<'a> Resolver<'a> {
         Some(if is_secret {
             Value::Composed(vec![Part::Secret(SecretText::new(text))])
         } else {
-            Value::Plain(text.to_owned())
+            Value::plain(text.to_owned())
         })
     }
 

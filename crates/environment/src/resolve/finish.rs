@@ -142,12 +142,11 @@ impl Resolver<'_> {
         winners.dedup();
         for place in winners {
             let entry = &self.entries[place];
-            let (Origin::Service { name: winner, .. }, Some(shadowed)) =
-                (&entry.origin, entry.shadowed.last())
-            else {
+            let (Origin::Service(winner), Some(shadowed)) = (&entry.origin, entry.shadowed.last()) else {
                 continue;
             };
-            let Origin::Service { name: loser, .. } = &shadowed.origin else { continue };
+            let Origin::Service(loser) = &shadowed.origin else { continue };
+            let (winner, loser) = (&winner.name, &loser.name);
             if winner == loser {
                 continue;
             }
@@ -174,7 +173,7 @@ impl Resolver<'_> {
                 self.inform(FindingCode::ImageVariableShadowed, field, name, message, "");
             } else if let Some(place) = self.services.find(name, &self.entries) {
                 let service = match &self.entries[place].origin {
-                    Origin::Service { name, .. } => name.to_string(),
+                    Origin::Service(service) => service.name.to_string(),
                     _ => String::new(),
                 };
                 let message = format!(

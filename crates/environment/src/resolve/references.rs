@@ -73,7 +73,7 @@ impl<'a> Resolver<'a> {
         if !text.contains('$') {
             return self
                 .admit_for(target, text.len(), field)
-                .then(|| (Value::Plain(text.to_owned()), Vec::new()));
+                .then(|| (Value::plain(text.to_owned()), Vec::new()));
         }
         let mut pieces = Vec::new();
         let mut references = Vec::new();

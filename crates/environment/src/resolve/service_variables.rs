@@ -1,9 +1,10 @@
 //! The variables that services give, in docker-link form.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::text::short_label;
-use crate::{ClusterAddress, Part, ServiceSource, Value};
+use crate::{ClusterAddress, Part, ServiceSource, Text, Value};
 
 /// Which services give variables to a pod of `namespace`, by name: with `links`, those of its own namespace; and
 /// `kubernetes` of namespace `default`, unless one of that name was already chosen.
@@ -11,15 +12,15 @@ pub(super) fn chosen_services<'s>(
     services: &'s [Arc<ServiceSource>],
     namespace: &str,
     links: bool,
-) -> Vec<&'s ServiceSource> {
-    let gives = |service: &&ServiceSource| service.cluster_address != ClusterAddress::None;
-    let own = |service: &&ServiceSource| links && &*service.namespace == namespace;
-    let mut chosen: Vec<&ServiceSource> =
-        services.iter().map(|service| &**service).filter(own).filter(gives).collect();
-    let is_master = |service: &&ServiceSource| &*service.name == "kubernetes";
+) -> Vec<&'s Arc<ServiceSource>> {
+    let gives = |service: &&Arc<ServiceSource>| service.cluster_address != ClusterAddress::None;
+    let own = |service: &&Arc<ServiceSource>| links && &*service.namespace == namespace;
+    let mut chosen: Vec<&Arc<ServiceSource>> = services.iter().filter(own).filter(gives).collect();
+    let is_master = |service: &&Arc<ServiceSource>| &*service.name == "kubernetes";
     if !chosen.iter().any(is_master) {
-        let of_default = |service: &&ServiceSource| is_master(service) && &*service.namespace == "default";
-        chosen.extend(services.iter().map(|service| &**service).filter(of_default).find(gives));
+        let of_default =
+            |service: &&Arc<ServiceSource>| is_master(service) && &*service.namespace == "default";
+        chosen.extend(services.iter().filter(of_default).find(gives));
     }
     chosen.sort_by(|one, other| one.name.cmp(&other.name));
     chosen
@@ -48,65 +49,72 @@ pub(super) fn count_of(service: &ServiceSource) -> usize {
 pub(super) fn emit_variables(service: &ServiceSource, mut emit: impl FnMut(String, Value)) {
     let prefix = upper_case(&service.name);
     let host = Host::of(service, &prefix);
-    emit(joined(&[&prefix, "_SERVICE_HOST"]), host.alone());
+    emit(joined(&[&prefix, "_SERVICE_HOST"]), host.alone.clone());
     let Some(first) = service.ports.first() else { return };
-    emit(joined(&[&prefix, "_SERVICE_PORT"]), Value::Plain(first.port.to_string()));
+    emit(joined(&[&prefix, "_SERVICE_PORT"]), Value::plain(first.port.to_string()));
     for port in service.ports.iter().filter(|port| !port.name.is_empty()) {
         let name = upper_case(&port.name);
-        emit(joined(&[&prefix, "_SERVICE_PORT_", &name]), Value::Plain(port.port.to_string()));
+        emit(joined(&[&prefix, "_SERVICE_PORT_", &name]), Value::plain(port.port.to_string()));
     }
     for (place, port) in service.ports.iter().enumerate() {
         let number = port.port.to_string();
-        let protocol = port.protocol.to_ascii_lowercase();
-        if place == 0 {
-            emit(joined(&[&prefix, "_PORT"]), host.url(&protocol, &number));
-        }
+        let protocol = lower_case(&port.protocol);
+        let url = host.url(&protocol, &number);
         let base = joined(&[&prefix, "_PORT_", &number, "_", &port.protocol]);
         let (of_protocol, of_port) = (joined(&[&base, "_PROTO"]), joined(&[&base, "_PORT"]));
         let of_address = joined(&[&base, "_ADDR"]);
-        emit(base, host.url(&protocol, &number));
+        if place == 0 {
+            emit(joined(&[&prefix, "_PORT"]), url.clone());
+        }
+        emit(base, url);
         emit(of_protocol, Value::Plain(protocol));
-        emit(of_port, Value::Plain(number));
-        emit(of_address, host.alone());
+        emit(of_port, Value::plain(number));
+        emit(of_address, host.alone.clone());
+    }
+}
+
+fn lower_case(protocol: &str) -> Text {
+    match protocol {
+        "TCP" => Text::constant("tcp"),
+        "UDP" => Text::constant("udp"),
+        "SCTP" => Text::constant("sctp"),
+        other => Text::from(other.to_ascii_lowercase()),
     }
 }
 
 /// The address of a service, or what stands for it before it is known.
-enum Host<'s> {
-    Known { address: &'s str, in_url: String },
-    Unknown { alone: String, in_url: String },
+struct Host<'s> {
+    /// The address as a value of its own.
+    alone: Value,
+    /// The address as it stands in a URL: the text, or the label of what is not known.
+    in_url: Result<Cow<'s, str>, String>,
 }
 
 impl<'s> Host<'s> {
     fn of(service: &'s ServiceSource, prefix: &str) -> Self {
         match &service.cluster_address {
             ClusterAddress::Known(address) => {
+                let is_v6 = address.contains(':');
                 let in_url =
-                    if address.contains(':') { joined(&["[", address, "]"]) } else { address.to_string() };
-                Self::Known { address, in_url }
+                    if is_v6 { Cow::Owned(joined(&["[", address, "]"])) } else { Cow::Borrowed(&**address) };
+                Self { alone: Value::plain(address.clone()), in_url: Ok(in_url) }
             }
-            ClusterAddress::NotYetAllocated | ClusterAddress::None => Self::Unknown {
-                alone: short_label(&joined(&["cluster address of service ", &service.name])),
-                in_url: short_label(&joined(&[prefix, "_SERVICE_HOST"])),
-            },
-        }
-    }
-
-    fn alone(&self) -> Value {
-        match self {
-            Self::Known { address, .. } => Value::Plain((*address).to_owned()),
-            Self::Unknown { alone, .. } => {
-                Value::Composed(vec![Part::UnknownUntilRun { label: alone.clone() }])
+            ClusterAddress::NotYetAllocated | ClusterAddress::None => {
+                let label = short_label(&joined(&["cluster address of service ", &service.name]));
+                Self {
+                    alone: Value::Composed(vec![Part::UnknownUntilRun { label }]),
+                    in_url: Err(short_label(&joined(&[prefix, "_SERVICE_HOST"]))),
+                }
             }
         }
     }
 
     fn url(&self, protocol: &str, port: &str) -> Value {
-        match self {
-            Self::Known { in_url, .. } => Value::Plain(joined(&[protocol, "://", in_url, ":", port])),
-            Self::Unknown { in_url, .. } => Value::Composed(vec![
+        match &self.in_url {
+            Ok(host) => Value::plain(joined(&[protocol, "://", host, ":", port])),
+            Err(label) => Value::Composed(vec![
                 Part::Plain(joined(&[protocol, "://"])),
-                Part::UnknownUntilRun { label: in_url.clone() },
+                Part::UnknownUntilRun { label: label.clone() },
                 Part::Plain(joined(&[":", port])),
             ]),
         }
