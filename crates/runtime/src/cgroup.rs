@@ -265,7 +265,7 @@ impl Cgroup {
     /// Removes the group and those below it. False when processes are still in it.
     pub(crate) fn remove(&self) -> bool {
         // Every hierarchy, also after one that refused.
-        self.directories().iter().fold(true, |removed, directory| remove_tree(directory) && removed)
+        self.directories().iter().filter(|directory| !remove_tree(directory)).count() == 0
     }
 
     /// Removes the group's parents, as long as they are empty, up to (not including) the hierarchy's root.

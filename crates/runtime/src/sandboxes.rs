@@ -161,7 +161,12 @@ impl Runtime {
             self.state.network.teardown_pod(&id).await?;
         }
         let record = sandbox.change_record(|record| record.stopped = true);
-        state_files::write_json(&record_path(&sandbox.directory), &record, Durability::Synced)?;
+        if let Err(error) =
+            state_files::write_json(&record_path(&sandbox.directory), &record, Durability::Synced)
+        {
+            // On a full disk things must still be stopped and removed: that is how room is made.
+            tracing::warn!(sandbox = %id, %error, "that a sandbox is stopped could not be written down");
+        }
         if let Standing::Ready(link) = sandbox.standing() {
             sandbox.set_standing(Standing::NotReady);
             end_shim(&link, record.shim_pid).await;

@@ -81,3 +81,10 @@ pub(crate) fn run(arguments: &[OsString], tests: &[Test]) -> ExitCode {
     }
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
+
+/// Prints how long things take.
+pub(crate) fn measure() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(crate::latency::measure());
+    ExitCode::SUCCESS
+}

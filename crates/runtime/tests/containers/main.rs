@@ -6,7 +6,9 @@
 mod confinement;
 mod environment;
 mod harness;
+mod images_and_terminals;
 mod inventory;
+mod latency;
 mod life;
 mod node;
 
@@ -20,9 +22,13 @@ fn main() -> ExitCode {
     if let Some(ended) = node::run_daemon(&arguments) {
         return ended;
     }
+    if arguments.iter().any(|argument| argument == "--latency") {
+        return harness::measure();
+    }
     let mut tests = Vec::new();
     tests.extend(environment::TESTS);
     tests.extend(life::TESTS);
     tests.extend(confinement::TESTS);
+    tests.extend(images_and_terminals::TESTS);
     harness::run(&arguments, &tests)
 }

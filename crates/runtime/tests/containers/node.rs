@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use cri::v1::{
@@ -123,8 +124,19 @@ async fn open_with(directory: &Path, change: impl FnOnce(&mut RuntimeConfig)) ->
     (runtime, network)
 }
 
+/// Data directories of this process. Another one may run the same tests at the same time.
+static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
 fn new_directory() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix(DATA_PREFIX).tempdir().unwrap()
+    let prefix = format!("{DATA_PREFIX}{}-", std::process::id());
+    let directory = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
+    DIRECTORIES.lock().unwrap().push(directory.path().to_owned());
+    directory
+}
+
+/// The data directories of all nodes of this process, also of those that ended.
+pub(crate) fn directories() -> Vec<PathBuf> {
+    DIRECTORIES.lock().unwrap().clone()
 }
 
 impl Node {
@@ -343,6 +355,10 @@ fn socket(directory: &Path) -> PathBuf {
     directory.join("cri.sock")
 }
 
+#[allow(
+    clippy::zombie_processes,
+    reason = "the node waits for it; a test that fails here ends the whole program"
+)]
 async fn spawn_daemon(directory: &Path) -> (Child, RuntimeClient, ImageClient) {
     use std::os::unix::process::CommandExt as _;
     let child = Command::new("/proc/self/exe")
