@@ -5,7 +5,7 @@ use std::fmt;
 use envfile::EnvFileError;
 
 use crate::text::quoted;
-use crate::{EnvFileRefusal, Finding, FindingCode, Severity};
+use crate::{EnvFileRefusal, Finding, FindingCode, Severity, SubPathError};
 
 /// A kind of object that keys come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -215,6 +215,9 @@ pub enum ResolveProblem {
         /// Whether the file declares `export KEY`.
         exported: bool,
     },
+    /// A `subPathExpr` cannot be used.
+    #[error(transparent)]
+    SubPath(#[from] SubPathError),
     /// `valueFrom` or an element of `envFrom` names no source.
     #[error("must specify one of: {0}")]
     NoSource(&'static str),
@@ -289,6 +292,7 @@ impl ResolveError {
             ResolveProblem::VolumeNotFound(_) => FindingCode::EnvFileVolume,
             ResolveProblem::EnvFile { .. } => FindingCode::EnvFileInvalid,
             ResolveProblem::EnvFileKeyNotFound { .. } => FindingCode::EnvFileKeyNotFound,
+            ResolveProblem::SubPath(_) => FindingCode::SubPathInvalid,
             ResolveProblem::NoSource(_) => FindingCode::NoSource,
             ResolveProblem::InvalidName(_) => FindingCode::NameInvalid,
             ResolveProblem::NotUtf8(_) => FindingCode::ValueNotUtf8,
@@ -355,6 +359,11 @@ impl ResolveError {
             ResolveProblem::EnvFileKeyNotFound { .. } => {
                 "write the key into the file, or set optional: true".to_owned()
             }
+            ResolveProblem::SubPath(SubPathError::MissingValues(_)) => {
+                "declare the variables with a value that is not empty; write $$(NAME) to keep the text"
+                    .to_owned()
+            }
+            ResolveProblem::SubPath(_) => "the path must be relative and stay inside the volume".to_owned(),
             ResolveProblem::NoSource(_) => return None,
             ResolveProblem::InvalidName(_) => "choose another name".to_owned(),
             ResolveProblem::NotUtf8(_) => "mount the Secret as a volume to read binary values".to_owned(),

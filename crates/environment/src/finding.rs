@@ -106,6 +106,8 @@ finding_codes! {
     EnvFileExport = "env-file-export",
     /// The volume of an env file is mounted where the design of env files does not want it.
     EnvFileVolumeMounted = "env-file-volume-mounted",
+    /// A `subPathExpr` cannot be used.
+    SubPathInvalid = "sub-path-invalid",
     /// A value is not text.
     ValueNotUtf8 = "value-not-utf8",
     /// A value has a NUL byte.

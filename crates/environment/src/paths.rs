@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::EnvVar;
 
-use crate::Environment;
+use crate::{Environment, Reveal, Value};
 
 /// The longest path that the kernel takes, in bytes.
 const PATH_BYTES: usize = 4096;
@@ -42,37 +42,57 @@ pub enum SubPathError {
 ///
 /// # Errors
 ///
-/// A reference has no value or an empty one, or the result leads out of the volume. The messages may hold
-/// values, also such of Secrets, as Kubernetes' do.
+/// A reference has no value or an empty one, or the result leads out of the volume. The messages show the
+/// result, with `****` for what comes from a Secret.
 pub fn expand_sub_path(expression: &str, environment: &Environment) -> Result<String, SubPathError> {
     let names: BTreeSet<&str> = expansion::references(expression).map(|(name, _)| name).collect();
-    let mut values: HashMap<&str, Cow<'_, str>> = HashMap::new();
+    let mut values: HashMap<&str, &Value> = HashMap::new();
     if !names.is_empty() {
-        for entry in environment.entries().iter().filter(|entry| names.contains(entry.name.as_str())) {
-            values.extend(entry.value.exposed().map(|value| (entry.name.as_str(), value)));
+        let entries = environment.entries().iter();
+        let wanted = entries.filter(|entry| names.contains(entry.name.as_str()));
+        values.extend(wanted.map(|entry| (entry.name.as_str(), &entry.value)));
+    }
+    expand_sub_path_with(expression, |name| values.get(name).copied())
+}
+
+/// [`expand_sub_path`] with any lookup.
+pub(crate) fn expand_sub_path_with<'v>(
+    expression: &str,
+    lookup: impl Fn(&str) -> Option<&'v Value>,
+) -> Result<String, SubPathError> {
+    let mut values: HashMap<&str, (Cow<'v, str>, Cow<'v, str>)> = HashMap::new();
+    let mut missing = BTreeSet::new();
+    for (name, _) in expansion::references(expression) {
+        let value = lookup(name).and_then(|value| Some((value.exposed()?, value.display(Reveal::Nothing))));
+        match value.filter(|(exposed, _)| !exposed.is_empty()) {
+            Some(both) => drop(values.insert(name, both)),
+            None => drop(missing.insert(name)),
         }
     }
-    let has_value = |name: &&str| values.get(name).is_some_and(|value| !value.is_empty());
-    let missing: Vec<String> =
-        names.iter().filter(|name| !has_value(name)).map(|name| (*name).to_owned()).collect();
     if !missing.is_empty() {
-        return Err(SubPathError::MissingValues(missing));
+        return Err(SubPathError::MissingValues(missing.into_iter().map(str::to_owned).collect()));
     }
-    let expanded = expansion::expand(expression, |name| values.get(name).map(|value| &**value), PATH_BYTES);
+    let expanded =
+        expansion::expand(expression, |name| values.get(name).map(|(exposed, _)| &**exposed), PATH_BYTES);
     let path = match expanded {
         Ok(expanded) => expanded.value.into_owned(),
         Err(expansion::ExpandError::TooLarge { size, limit }) => {
             return Err(SubPathError::TooLarge { size, limit });
         }
     };
-    if path.starts_with('/') {
-        return Err(SubPathError::Absolute(path));
-    }
-    if path.split('/').any(|element| element == "..") {
-        return Err(SubPathError::Backstep(path));
-    }
+    let shown = || {
+        let shown =
+            expansion::expand(expression, |name| values.get(name).map(|(_, shown)| &**shown), PATH_BYTES);
+        shown.map_or_else(|_| expression.to_owned(), |shown| shown.value.into_owned())
+    };
     if path.contains('\0') {
         return Err(SubPathError::Nul);
+    }
+    if path.starts_with('/') {
+        return Err(SubPathError::Absolute(shown()));
+    }
+    if path.split('/').any(|element| element == "..") {
+        return Err(SubPathError::Backstep(shown()));
     }
     Ok(path)
 }

@@ -34,6 +34,13 @@ fn secret_values_are_used_and_unknown_ones_are_missing() {
 }
 
 #[test]
+fn a_refusal_does_not_show_what_is_secret() {
+    let secret = Value::Composed(vec![Part::Secret(SecretText::new("/hunter2"))]);
+    let error = expand_sub_path("$(S)/x", &environment(&[("S", secret)])).expect_err("absolute");
+    assert_eq!(error.to_string(), "error SubPath `****/x` must not be an absolute path");
+}
+
+#[test]
 fn dots_inside_of_a_name_are_no_way_out() {
     let environment =
         environment(&[("A", Value::plain("a..b".to_owned())), ("UP", Value::plain("x/..".to_owned()))]);

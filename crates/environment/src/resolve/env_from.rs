@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use names::is_posix_shell_name;
+
 use super::{OpenSource, Resolver, is_possible_name};
 use crate::error::{ObjectKind, Subject};
 use crate::text::quoted;
@@ -48,6 +50,7 @@ impl<'a> Resolver<'a> {
             };
             self.add_key(index, prefix, key, value.as_bytes(), origin);
         }
+        self.note_unreadable_names(index, prefix, config_map.data.keys());
     }
 
     fn add_secret(&mut self, index: usize, prefix: &'a str, name: &'a str, optional: bool) {
@@ -68,6 +71,29 @@ impl<'a> Resolver<'a> {
             };
             self.add_key(index, prefix, key, value.expose(), origin);
         }
+        self.note_unreadable_names(index, prefix, secret.data.keys());
+    }
+
+    /// Says once a source that keys such as `app.properties` give names that shells cannot read.
+    fn note_unreadable_names<'k>(
+        &mut self,
+        index: usize,
+        prefix: &str,
+        keys: impl Iterator<Item = &'k String>,
+    ) {
+        let names = keys.map(|key| [prefix, key].concat());
+        let mut unreadable = names.filter(|name| is_possible_name(name) && !is_posix_shell_name(name));
+        let Some(first) = unreadable.next() else { return };
+        let message = match unreadable.count() {
+            0 => format!("a POSIX shell cannot read a variable called {}", quoted(&first)),
+            more => {
+                format!("a POSIX shell cannot read variables called {} and {more} others", quoted(&first))
+            }
+        };
+        let field = format!("{}.envFrom[{index}]", self.path);
+        let hint =
+            "fine for programs that read them themselves; mount keys that are meant as files as a volume";
+        self.inform(FindingCode::NameNotPosix, field, &first, message, hint);
     }
 
     /// The source, if it can be read; otherwise what that means is noted.

@@ -5,10 +5,11 @@ use super::references::Target;
 use super::service_variables::variable_prefix;
 use super::{Argument, POINTER_BYTES, Resolution, Resolved, Resolver, counted_bytes};
 use crate::error::Subject;
+use crate::paths::expand_sub_path_with;
 use crate::text::quoted;
 use crate::{
     Availability, Environment, Finding, FindingCode, Origin, Part, Reference, ReferenceTarget,
-    ResolveProblem, Severity, Value,
+    ResolveProblem, Severity, State, Value,
 };
 
 impl Resolver<'_> {
@@ -21,6 +22,7 @@ impl Resolver<'_> {
             command.map(|list| self.expand_list("command", list, |place| is_script(List::Command, place)));
         let args = container.args.filter(|list| !list.is_empty());
         let args = args.map(|list| self.expand_list("args", list, |place| is_script(List::Args, place)));
+        self.check_sub_paths();
         self.hide_services();
         self.note_image();
         self.check_total(command.as_deref(), args.as_deref());
@@ -51,6 +53,31 @@ impl Resolver<'_> {
         let environment = Environment::from_entries(entries);
         let resolution = Resolution { environment, command, args, findings: self.findings };
         Resolved { resolution, errors: self.errors }
+    }
+
+    /// Reports each `subPathExpr` that no run can use; one with a value that is not known yet may be fine.
+    fn check_sub_paths(&mut self) {
+        for (place, mount) in self.container.volume_mounts.iter().enumerate() {
+            let Some(expression) = mount.sub_path_expr.as_deref().filter(|text| !text.is_empty()) else {
+                continue;
+            };
+            let lookup = |name: &str| -> Option<&Value> {
+                let found = self.declared.find(name, &self.entries);
+                let found = found.or_else(|| self.services.find(name, &self.entries));
+                found.map(|found| &self.entries[found].value)
+            };
+            let is_open = |name: &str| match lookup(name) {
+                Some(value) => matches!(value.state(), State::UnknownUntilRun | State::Missing),
+                None => self.openness(name).is_some(),
+            };
+            if expansion::references(expression).any(|(name, _)| is_open(name)) {
+                continue;
+            }
+            if let Err(error) = expand_sub_path_with(expression, lookup) {
+                let field = format!("{}.volumeMounts[{place}].subPathExpr", self.path);
+                self.fail(ResolveProblem::SubPath(error), field);
+            }
+        }
     }
 
     fn expand_list(

@@ -33,7 +33,7 @@ struct Unfound<'t> {
 }
 
 /// Why a name may yet be defined.
-enum Open {
+pub(super) enum Open {
     /// An `envFrom` source is not known here.
     EnvFrom { missing: bool },
     /// A service of this variable prefix may exist outside of the input.
@@ -178,7 +178,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Whether a name that was not found may be defined by something that is not known here.
-    fn openness(&self, name: &str) -> Option<Open> {
+    pub(super) fn openness(&self, name: &str) -> Option<Open> {
         let covers = |prefix: &str| name.len() > prefix.len() && name.starts_with(prefix);
         let mut open = self.open_sources.iter().filter(|source| covers(source.prefix));
         if let Some(first) = open.next() {

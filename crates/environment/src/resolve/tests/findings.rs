@@ -193,6 +193,37 @@ fn names_that_a_shell_cannot_read_are_an_info() {
 }
 
 #[test]
+fn keys_that_a_shell_cannot_read_are_reported_once_a_source() {
+    let mut sources = on_node();
+    sources
+        .config_maps
+        .insert("cm".to_owned(), config_map(&[("MODE", "1"), ("app.conf", "2"), ("b-c", "3")]));
+    let found = said_of(&pod_with(json!({"envFrom": [{"configMapRef": {"name": "cm"}}]})), &sources);
+    let expected = "info name-not-posix .envFrom[0]: a POSIX shell cannot read variables called \"app.conf\" and one other";
+    assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
+}
+
+#[test]
+fn sub_paths_that_no_run_can_use_are_errors() {
+    let mount = |expression: &str| json!({"name": "v", "mountPath": "/v", "subPathExpr": expression});
+    let pod = pod_with(json!({
+        "env": [
+            {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "UP", "value": ".."},
+            {"name": "EMPTY", "value": ""},
+        ],
+        "volumeMounts": [mount("$(IP)/$(NOPE)"), mount("$(UP)/x"), mount("$(EMPTY)$(NOPE)"), mount("x/$$(NOPE)")],
+    }));
+    assert_eq!(
+        errors(&resolved(&pod, &on_node())),
+        [
+            "spec.containers[0].volumeMounts[1].subPathExpr: unable to provision SubPath `../x`: must not contain '..'",
+            "spec.containers[0].volumeMounts[2].subPathExpr: missing value for EMPTY, NOPE",
+        ]
+    );
+}
+
+#[test]
 fn optional_sources_that_are_absent_are_skipped_with_an_info() {
     let env = json!([
         {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "k", "optional": true}}},
