@@ -1,7 +1,7 @@
 //! The command line of Coracle: which command was asked for, and nothing else.
 //!
 //! Each command is a module with its arguments and a `run` that answers the exit status.
-//! Hidden modes (a pod's shim, a container's helper) branch off before anything is set up.
+//! The hidden mode of a pod's shim branches off before anything is set up.
 
 use std::ffi::OsString;
 use std::path::Path;
