@@ -308,8 +308,8 @@ impl Subject<'_> {
         for warning in &self.workload.warnings {
             let Some(path) = warning.split('"').nth(1).filter(|path| is_mine(path)) else { continue };
             let located = document.locate(path);
-            let place =
-                self.file.place(located.key_span.filter(|_| located.is_complete).unwrap_or(located.span()));
+            let span = located.key_span.filter(|_| located.is_complete).unwrap_or(located.span());
+            let place = self.place_of_notice(path, span);
             let finding = FindingRecord {
                 code: "unknown-field".to_owned(),
                 severity: Severity::Warning,
@@ -326,7 +326,7 @@ impl Subject<'_> {
             if !is_mine(&path) {
                 continue;
             }
-            let place = self.file.place(*again);
+            let place = self.place_of_notice(&path, *again);
             let finding = FindingRecord {
                 code: "duplicate-key".to_owned(),
                 severity: Severity::Warning,
@@ -342,6 +342,16 @@ impl Subject<'_> {
             notices.push((finding, place));
         }
         notices
+    }
+
+    /// The place of something about the document. Outside the pod spec, where a forgotten `---` may have left a
+    /// Secret, only the place is told.
+    fn place_of_notice(&self, path: &str, span: Span) -> Place {
+        let place = self.file.place(span);
+        if path.starts_with(&self.workload.spec_path) {
+            return place;
+        }
+        Place { text: String::new(), range: 0..0, ..place }
     }
 
     fn is_in_container(&self, path: &str) -> bool {

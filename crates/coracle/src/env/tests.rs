@@ -7,10 +7,14 @@ use crate::env::local_images::LocalImages;
 
 /// Explains a text as if it stood in `f.yaml`.
 fn explained(text: &str, reveal: Reveal) -> Explanation {
+    try_explained(text, reveal).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn try_explained(text: &str, reveal: Reveal) -> Result<Explanation, InputError> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("f.yaml");
     std::fs::write(&path, text).expect("a file");
-    let mut input = Input::read(&[path]).unwrap_or_else(|error| panic!("{error}"));
+    let mut input = Input::read(&[path])?;
     input.files[0].name = "f.yaml".to_owned();
     let settings = Settings {
         namespace: "default".to_owned(),
@@ -18,7 +22,7 @@ fn explained(text: &str, reveal: Reveal) -> Explanation {
         env_file_syntax: envfile::Syntax::Default,
         reveal,
     };
-    explain::explain(&input, &LocalImages::none(), &settings)
+    Ok(explain::explain(&input, &LocalImages::none(), &settings))
 }
 
 fn explanation(text: &str) -> Explanation {
@@ -381,6 +385,39 @@ fn a_long_line_is_named_and_not_shown() {
     let shown = table::render(&explanation, false);
     assert_eq!(shown.matches(&filler).count(), 1, "only the table shows the value");
     assert!(shown.contains("--> f.yaml:1:119"), "{shown}");
+}
+
+/// Every place of two manifests, damaged in several ways: an answer or a mistake, never a panic, never a Secret.
+#[test]
+fn damaged_input_is_explained_or_refused() {
+    let mut refused = 0;
+    let mut explained = 0;
+    for (sample, step) in [(DEPLOYMENT, 7), (SECRETS, 6)] {
+        for at in (0..sample.len()).step_by(step) {
+            for damage in ["", "é", "\n", "[", "{a: 1}"] {
+                let text = format!("{}{damage}{}", &sample[..at], &sample[at + 1..]);
+                let Ok(explanation) = try_explained(&text, Reveal::Nothing) else {
+                    refused += 1;
+                    continue;
+                };
+                explained += 1;
+                let shown = [
+                    table::render(&explanation, true),
+                    output::json(&explanation),
+                    dotenv::render(&explanation),
+                    mistakes(&explanation).join("\n"),
+                ];
+                let is_secret_still =
+                    text.contains("kind: Secret\n") && text.contains("{PASSWORD: canary-1b2c}");
+                assert!(
+                    !is_secret_still || !shown.concat().contains("canary-1b2c"),
+                    "{text}\n{}",
+                    shown.concat()
+                );
+            }
+        }
+    }
+    assert!(refused > 50 && explained > 50, "{refused} refused, {explained} explained");
 }
 
 #[test]
