@@ -24,7 +24,10 @@ fn expansion_of_64_kib_mixed(bencher: Bencher<'_, '_>) {
     let variables = variables();
     let input = mixed_input(64 * 1024);
     bencher.counter(BytesCount::of_str(&input)).bench_local(|| {
-        expansion::expand(black_box(&input), |name| variables.get(name).map(String::as_str), usize::MAX).expect("no limit").value.len()
+        expansion::expand(black_box(&input), |name| variables.get(name).map(String::as_str), usize::MAX)
+            .expect("no limit")
+            .value
+            .len()
     });
 }
 
@@ -34,7 +37,10 @@ fn expansion_of_1_mib_hostile(bencher: Bencher<'_, '_>) {
     let variables = variables();
     let input = hostile_input(1024 * 1024);
     bencher.counter(BytesCount::of_str(&input)).bench_local(|| {
-        expansion::expand(black_box(&input), |name| variables.get(name).map(String::as_str), usize::MAX).expect("no limit").value.len()
+        expansion::expand(black_box(&input), |name| variables.get(name).map(String::as_str), usize::MAX)
+            .expect("no limit")
+            .value
+            .len()
     });
 }
 
@@ -63,13 +69,11 @@ fn env_file_of_64_kib_with_200_references(bencher: Bencher<'_, '_>) {
     }
     let keys: Vec<String> = (0..200).map(|key| format!("VARIABLE_{}", key * number / 200)).collect();
     bencher.counter(BytesCount::of_str(&content)).bench_local(|| {
-        let file = envfile::parse(
-            black_box(content.as_bytes()),
-            envfile::Syntax::Default,
-            EnvNameGrammar::Relaxed,
-        )
-        .expect("a valid file");
-        let found = |key: &String| file.lookup(key).ok().flatten().map_or(0, |assignment| assignment.value.len());
+        let file =
+            envfile::parse(black_box(content.as_bytes()), envfile::Syntax::Default, EnvNameGrammar::Relaxed)
+                .expect("a valid file");
+        let found =
+            |key: &String| file.lookup(key).ok().flatten().map_or(0, |assignment| assignment.value.len());
         keys.iter().map(found).sum::<usize>()
     });
 }

@@ -12,7 +12,9 @@ pub fn mixed_input(length: usize) -> String {
     let mut text = String::with_capacity(length + 128);
     let mut number = 0;
     while text.len() < length {
-        text.push_str("some ordinary text as it stands in a command line, with a path /usr/local/share/application ");
+        text.push_str(
+            "some ordinary text as it stands in a command line, with a path /usr/local/share/application ",
+        );
         match number % 8 {
             0 => text.push_str("$$(ESCAPED)"),
             1 => text.push_str("$(NAMES_NOTHING)"),
@@ -47,11 +49,8 @@ pub fn pod_with_variables(count: usize) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.name = Some("pod".to_owned());
     pod.metadata.namespace = Some("default".to_owned());
-    pod.spec = Some(PodSpec {
-        containers: vec![container],
-        enable_service_links: Some(true),
-        ..PodSpec::default()
-    });
+    pod.spec =
+        Some(PodSpec { containers: vec![container], enable_service_links: Some(true), ..PodSpec::default() });
     pod
 }
 
@@ -61,7 +60,9 @@ pub fn services(count: usize) -> Sources {
         Arc::new(ServiceSource {
             namespace: "default".into(),
             name: format!("service-{number}").into(),
-            cluster_address: ClusterAddress::Known(format!("10.43.{}.{}", number / 250, number % 250 + 1).into()),
+            cluster_address: ClusterAddress::Known(
+                format!("10.43.{}.{}", number / 250, number % 250 + 1).into(),
+            ),
             ports: vec![PortSource { name: "http".to_owned(), port: 80, protocol: "TCP".to_owned() }],
         })
     };
