@@ -86,6 +86,7 @@ impl<'a> Resolver<'a> {
         let Some(first) = unreadable.next() else { return };
         let message = match unreadable.count() {
             0 => format!("a POSIX shell cannot read a variable called {}", quoted(&first)),
+            1 => format!("a POSIX shell cannot read variables called {} and one other", quoted(&first)),
             more => {
                 format!("a POSIX shell cannot read variables called {} and {more} others", quoted(&first))
             }
