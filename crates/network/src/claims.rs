@@ -62,7 +62,17 @@ impl Claims {
     }
 
     /// Claims of nodes whose data directory still exists.
-    pub(crate) fn all(&self) -> Vec<(AddressRange, PathBuf)> {
+    fn all(&self) -> Vec<(AddressRange, PathBuf)> {
+        self.every().into_iter().filter(|(_, holder)| holder.exists()).collect()
+    }
+
+    /// Takes the claims of nodes whose data directory is gone. Each is answered to one caller.
+    pub(crate) fn take_abandoned(&self) -> Vec<(AddressRange, PathBuf)> {
+        let gone = self.every().into_iter().filter(|(_, holder)| !holder.exists());
+        gone.filter(|(range, _)| fs::remove_file(self.file(*range)).is_ok()).collect()
+    }
+
+    fn every(&self) -> Vec<(AddressRange, PathBuf)> {
         let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
         let mut claims: Vec<_> = entries
             .flatten()
@@ -70,11 +80,6 @@ impl Claims {
                 let name = entry.file_name().into_string().ok()?;
                 let range = name.replacen('-', "/", 1).parse().ok()?;
                 let holder = PathBuf::from(fs::read_to_string(entry.path()).ok()?);
-                if !holder.exists() {
-                    // Whoever removes it first; the others see it gone.
-                    let _ = fs::remove_file(entry.path());
-                    return None;
-                }
                 Some((range, holder))
             })
             .collect();
@@ -176,7 +181,11 @@ mod tests {
         let gone = tempfile::tempdir().expect("dir");
         let claims = Claims::here(shared.path()).expect("claims");
         assert_eq!(claims.claim(range("10.128.0.0/20"), gone.path()).expect("io"), Claim::Ours);
+        let path = gone.path().to_owned();
+        assert_eq!(claims.take_abandoned(), [], "it is there");
         drop(gone);
+        assert_eq!(claims.take_abandoned(), [(range("10.128.0.0/20"), path)]);
+        assert_eq!(claims.take_abandoned(), [], "only once");
         assert_eq!(claims.claim(range("10.128.0.0/20"), other.path()).expect("io"), Claim::Ours);
         assert_eq!(claims.held_by(other.path()), Some(range("10.128.0.0/20")));
     }

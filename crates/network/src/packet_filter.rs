@@ -12,6 +12,7 @@
 use std::net::Ipv4Addr;
 
 use crate::allocations::{Allocations, Protocol};
+use crate::identity::NodeIdentity;
 use crate::netlink::{Message, NetlinkError, NetlinkSocket};
 use crate::nftables::{
     ChainType, Hook, Rule, TransportNumber, add_address_pairs, commit, flush_chain, make_address_pair_set,
@@ -113,6 +114,13 @@ impl PacketFilter {
             changes.push(rule.destination_port(protocol, port.host_port).redirect_to(address, port.pod_port));
         }
         commit(&mut self.socket, changes)
+    }
+
+    /// Removes the table of a node that is gone.
+    pub(crate) fn remove_table_of(identity: &NodeIdentity) -> Result<(), NetlinkError> {
+        let mut socket = NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER)?;
+        let table = identity.table();
+        commit(&mut socket, vec![make_table(&table), remove_table(&table)])
     }
 
     /// Removes the table.

@@ -400,6 +400,11 @@ impl PodConnections {
                 None
             }
         };
+        if let (Some(claims), Some(usable)) = (&claims, &mut routing) {
+            for (range, data_dir) in claims.take_abandoned() {
+                clear_abandoned(usable, range, &data_dir);
+            }
+        }
         let remembered = match Allocations::load(&file) {
             Loaded::Absent => None,
             Loaded::Present(allocations) => Some(allocations),
@@ -417,6 +422,12 @@ impl PodConnections {
             own_links: own_links.iter().map(|link| link.index).collect(),
         };
         let range = choose_range(&identity, &data_dir, claims.as_ref(), &found.routes, &wish)?;
+        if let (Some(usable), Some(former)) =
+            (&mut routing, wish.remembered.filter(|former| *former != range))
+        {
+            // What cannot be removed is a route to nowhere.
+            let _ = usable.remove_held_range(former);
+        }
         let mut allocations =
             remembered.filter(|known| known.range() == range).unwrap_or_else(|| Allocations::new(range));
         for (link, id) in
@@ -645,14 +656,15 @@ impl PodConnections {
         Ok(gone)
     }
 
+    /// Does as much as can be done, and answers the first thing that could not.
     fn cleanup(&mut self) -> Result<(), TeardownPodError> {
-        self.retain(&BTreeSet::new())?;
+        let mut outcome = self.retain(&BTreeSet::new()).map(drop);
         let range = self.allocations.range();
         if let Kernel::Usable { routing, filter } = &mut self.kernel {
             if let Some(filter) = filter {
-                filter.remove().map_err(TeardownPodError::Kernel)?;
+                outcome = outcome.and(filter.remove().map_err(TeardownPodError::Kernel));
             }
-            routing.remove_held_range(range).map_err(TeardownPodError::Kernel)?;
+            outcome = outcome.and(routing.remove_held_range(range).map_err(TeardownPodError::Kernel));
         }
         if let Some(claims) = &self.claims {
             if claims.release(range) && claims.take_forwarding_was_off() {
@@ -661,7 +673,7 @@ impl PodConnections {
             claims.remove_if_empty();
         }
         let _ = fs::remove_file(&self.file);
-        Ok(())
+        outcome
     }
 
     fn interface(&self, address: Ipv4Addr) -> String {
@@ -687,6 +699,24 @@ fn look_around() -> Result<(Routing, Found), NetlinkError> {
     Ok((routing, found))
 }
 
+/// Removes what is left of a node whose data directory is gone: nobody else ever will. Its names follow from the path.
+fn clear_abandoned(routing: &mut Routing, range: AddressRange, data_dir: &Path) {
+    let identity = NodeIdentity::of_data_dir(data_dir);
+    let prefix = identity.interface_prefix();
+    let links = routing.links().unwrap_or_default();
+    let outcomes = links
+        .iter()
+        .filter(|link| link.name.starts_with(&prefix))
+        .map(|link| routing.remove_link(&link.name).map(drop))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .chain([PacketFilter::remove_table_of(&identity), routing.remove_held_range(range)]);
+    for error in outcomes.filter_map(Result::err) {
+        tracing::debug!(data_dir = %data_dir.display(), %error, "something of an abandoned node could not be removed");
+    }
+    tracing::info!(data_dir = %data_dir.display(), "removed the network of a node whose data directory is gone");
+}
+
 /// What is known about the range before it is chosen.
 struct Wish {
     configured: Option<AddressRange>,
@@ -704,9 +734,9 @@ fn choose_range(
 ) -> Result<AddressRange, ClaimRangeError> {
     let claimed_before = claims.and_then(|claims| claims.held_by(data_dir));
     let try_range = |range: AddressRange| -> Result<(), ClaimRangeError> {
-        // A hold of the same range is ours only if we are known to have had it in this life of the machine.
-        let before = if claims.is_some() { claimed_before } else { wish.remembered };
-        let own = (before == Some(range)).then_some(range);
+        // A hold of the same range is ours if we are known to have had it.
+        // Whether another node has it by now is the claim's question below.
+        let own = (claimed_before == Some(range) || wish.remembered == Some(range)).then_some(range);
         if let Some(route) = links::overlapping_route(routes, range, own, &wish.own_links) {
             return Err(ClaimRangeError::Taken {
                 range,

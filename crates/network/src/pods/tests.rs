@@ -143,12 +143,13 @@ fn add_pod(network: &Network, id: &str, ports: &[HostPort]) -> Pod {
 /// Listens in `server` and connects from `client` to `target`; answers whom the server saw, or `None` if nobody came.
 fn talk(server: &OwnedFd, bind: SocketAddr, client: &OwnedFd, target: SocketAddr) -> Option<IpAddr> {
     let listener = inside(server, || TcpListener::bind(bind).expect("bound"));
-    let connected = inside(client, || TcpStream::connect_timeout(&target, Duration::from_millis(700)));
+    let connected = inside(client, || TcpStream::connect_timeout(&target, Duration::from_millis(900)));
     let mut stream = connected.ok()?;
-    listener.set_nonblocking(true).expect("set");
-    // Connected to somebody, but was it this listener? If so, its end is already in the queue.
+    // Connected to somebody, but was it this listener? If so, its end is in the queue, or about to be.
+    let patience = Some(Duration::from_secs(2));
+    rustix::net::sockopt::set_socket_timeout(&listener, rustix::net::sockopt::Timeout::Recv, patience)
+        .expect("set");
     let (mut accepted, peer) = listener.accept().ok()?;
-    accepted.set_nonblocking(false).expect("set");
     stream.write_all(b"hello").expect("sent");
     stream.shutdown(Shutdown::Write).expect("shut");
     let mut text = String::new();
@@ -425,6 +426,30 @@ fn a_packet_filter_emptied_by_another_program_comes_back_with_the_next_pod() {
         "also the older pod's"
     );
     assert_eq!(talk(&machine.beyond, any(80), &two.namespace, (BEYOND, 80).into()), Some(MACHINE.into()));
+}
+
+#[test]
+fn what_is_left_of_a_node_whose_data_directory_is_gone_is_removed_by_the_next() {
+    let Some(machine) = Machine::new() else { return };
+    let routes = || machine.routing().routes().expect("routes").len();
+    let before = (machine.link_names(), routes(), machine.tables());
+    let lost = machine.open("lost");
+    let _pod = add_pod(&lost, "one", &[tcp(None, 8080, 80)]);
+    drop(lost);
+    fs::remove_dir_all(machine.config("lost").data_dir).expect("removed by hand");
+    let next = machine.open("next");
+    now(next.cleanup()).expect("cleaned up");
+    assert_eq!((machine.link_names(), routes(), machine.tables()), before);
+}
+
+#[test]
+fn a_node_keeps_its_range_although_the_common_claims_were_lost() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let range = network.range();
+    drop(network);
+    fs::remove_dir_all(machine.directories.path().join("claims")).expect("removed by hand");
+    assert_eq!(machine.open("node").range(), range);
 }
 
 #[test]
