@@ -195,3 +195,40 @@ fn an_error_prints_all_its_sentences() {
     let error = EnvVarName::parse("..", EnvNameGrammar::Strict).expect_err("two dots");
     assert_eq!(error.to_string(), "must not be '..'");
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_judged_and_an_error_is_never_empty(text in proptest::prelude::any::<String>()) {
+        let answers = [
+            EnvVarName::parse(&text, EnvNameGrammar::Strict).map(EnvVarName::into_string),
+            EnvVarName::parse(&text, EnvNameGrammar::Relaxed).map(EnvVarName::into_string),
+            ConfigKey::parse(&text).map(ConfigKey::into_string),
+            DnsLabel::parse(&text).map(DnsLabel::into_string),
+            DnsSubdomain::parse(&text).map(DnsSubdomain::into_string),
+            ServiceName::parse(&text).map(ServiceName::into_string),
+            QualifiedName::parse(&text).map(QualifiedName::into_string),
+            LabelValue::parse(&text).map(LabelValue::into_string),
+            PortName::parse(&text).map(PortName::into_string),
+        ];
+        for answer in answers {
+            match answer {
+                Ok(kept) => proptest::prop_assert_eq!(&kept, &text),
+                Err(error) => proptest::prop_assert!(!error.messages().is_empty()),
+            }
+        }
+    }
+
+    #[test]
+    fn narrower_grammars_accept_less(text in "[-._a-zA-Z0-9 :/]{0,6}") {
+        let accepted = [
+            (EnvVarName::parse(&text, EnvNameGrammar::Strict).is_ok(), EnvVarName::parse(&text, EnvNameGrammar::Relaxed).is_ok()),
+            (ServiceName::parse(&text).is_ok(), DnsLabel::parse(&text).is_ok()),
+            (DnsLabel::parse(&text).is_ok(), DnsSubdomain::parse(&text).is_ok()),
+            (DnsLabel::parse(&text).is_ok(), LabelValue::parse(&text).is_ok()),
+            (is_posix_shell_name(&text), EnvVarName::parse(&text, EnvNameGrammar::Strict).is_ok()),
+        ];
+        for (narrow, wide) in accepted {
+            proptest::prop_assert!(wide || !narrow, "{}", text);
+        }
+    }
+}
