@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Pod;
+use lifecycle::ContainerHealth;
 use tokio::sync::Notify;
 
 /// What has happened since the worker last looked.
@@ -16,6 +17,8 @@ pub(crate) struct News {
     pub(crate) sources_changed: bool,
     /// Stops of containers that the runtime did not carry out, by its identifier.
     pub(crate) failed_stops: Vec<String>,
+    /// What probes found out, by the runtime's identifier of the container.
+    pub(crate) health: Vec<(String, ContainerHealth)>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +75,17 @@ impl Inbox {
     pub(crate) fn put_failed_stop(&self, id: String) {
         self.with(|state| state.news.failed_stops.push(id));
         self.changed.notify_one();
+    }
+
+    /// A probe found something out.
+    pub(crate) fn put_health(&self, id: String, health: ContainerHealth) {
+        self.with(|state| state.news.health.push((id, health)));
+        self.changed.notify_one();
+    }
+
+    /// Whether the pod is to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.with(|state| state.stopping)
     }
 
     /// Something has happened in the runtime.

@@ -13,6 +13,7 @@
 //! | `watch_runtime` | a stream | the runtime's events | `pods` |
 //! | `pods` ([`pods::PodsTask`]) | the workers | its channel | workers' inboxes |
 //! | one worker a pod ([`worker::PodWorker`]) | that pod's memory | its inbox, the runtime | API, runtime, disk |
+//! | one prober a container with probes ([`probes`]) | its counters | the container | its worker's inbox |
 //! | `keep_node` | the node's object | the runtime's status | the API |
 //! | `bind_unscheduled` | a watch | pods without a node | the API |
 //! | events ([`events`]) | counts of events | its channel | the API |
@@ -34,6 +35,8 @@ mod environment_record;
 mod environment_sources;
 mod events;
 mod files;
+mod handlers;
+mod hooks;
 mod http;
 mod images;
 mod inbox;
@@ -45,6 +48,7 @@ mod observe;
 mod pod_source;
 mod pod_store;
 mod pods;
+mod probes;
 mod references;
 mod resources;
 mod runtime_calls;

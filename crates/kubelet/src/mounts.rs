@@ -44,7 +44,7 @@ pub(crate) async fn container_mounts(
     let container = request.container;
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
-        mounts.push(volume_mount(&dirs, request, (index, mount), environment).await?);
+        mounts.push(volume_mount(agent, &dirs, request, (index, mount), environment).await?);
     }
     let mounted = |path: &str, mounts: &[v1::Mount]| {
         mounts.iter().any(|mount| mount.container_path.trim_end_matches('/') == path)
@@ -92,6 +92,7 @@ fn hosts_mount(agent: &Agent, dirs: &PodDirs, request: ConfigRequest<'_>) -> Res
 }
 
 async fn volume_mount(
+    agent: &Agent,
     dirs: &PodDirs,
     request: ConfigRequest<'_>,
     (index, mount): (usize, &VolumeMount),
@@ -109,7 +110,7 @@ async fn volume_mount(
     let host_path = match sub_path {
         None => location.path.clone(),
         Some(sub_path) => {
-            pin_sub_path(dirs, &location.path, sub_path, (&mount.name, container, index)).await?
+            pin_sub_path(agent, dirs, &location.path, sub_path, (&mount.name, container, index)).await?
         }
     };
     if mount.recursive_read_only.as_deref() == Some("Enabled") {
@@ -136,6 +137,7 @@ async fn volume_mount(
 }
 
 async fn pin_sub_path(
+    agent: &Agent,
     dirs: &PodDirs,
     volume_path: &Path,
     sub_path: String,
@@ -147,14 +149,16 @@ async fn pin_sub_path(
         move |message: String| MountError::SubPath { volume, container, message }
     };
     let (dirs, volume_path) = (dirs.clone(), volume_path.to_owned());
-    let pinned = tokio::task::spawn_blocking(move || {
-        let place = (volume.as_str(), container.as_str(), index);
-        volumes::prepare_sub_path(
-            &dirs,
-            &SubPathMount { volume_path: &volume_path, sub_path: &sub_path, place },
-        )
-    })
-    .await;
+    let pinned = agent
+        .tasks
+        .spawn_blocking(move || {
+            let place = (volume.as_str(), container.as_str(), index);
+            volumes::prepare_sub_path(
+                &dirs,
+                &SubPathMount { volume_path: &volume_path, sub_path: &sub_path, place },
+            )
+        })
+        .await;
     match pinned {
         Ok(Ok(path)) => Ok(path),
         Ok(Err(error)) => Err(failed(error.to_string())),

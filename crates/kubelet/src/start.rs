@@ -14,6 +14,8 @@ use crate::agent::Agent;
 use crate::container_config::{ConfigError, ConfigRequest, configure};
 use crate::environment_record;
 use crate::events::EventType;
+use crate::handlers::HandlerTarget;
+use crate::hooks::{HookError, run_hook};
 use crate::images::{ImageError, PresentImage, ensure_image};
 
 /// What to start.
@@ -42,6 +44,9 @@ pub(crate) enum StartContainerError {
     /// The runtime refused to start it.
     #[error("{message}")]
     Run { message: String, record: StartRecord },
+    /// It runs, and its postStart hook failed.
+    #[error("{message}")]
+    PostStart { message: String, record: StartRecord },
 }
 
 impl StartContainerError {
@@ -57,6 +62,7 @@ impl StartContainerError {
             Self::Config(_) => Some(waiting::CREATE_CONTAINER_CONFIG_ERROR),
             Self::Create { .. } => Some(waiting::CREATE_CONTAINER_ERROR),
             Self::Run { .. } => Some(waiting::RUN_CONTAINER_ERROR),
+            Self::PostStart { .. } => Some(waiting::POST_START_HOOK_ERROR),
         }
     }
 
@@ -84,6 +90,10 @@ impl StartContainerError {
             Self::Config(config) if config.is_too_large() => {
                 vec![(event::ENV_TOO_LARGE, format!("Error: {self}"))]
             }
+            // The details stand in the waiting message only.
+            Self::PostStart { .. } => {
+                vec![(event::FAILED_POST_START_HOOK, "PostStartHook failed".to_owned())]
+            }
             Self::Config(_) | Self::Create { .. } | Self::Run { .. } => vec![error(&self.to_string())],
         }
     }
@@ -96,11 +106,12 @@ impl StartContainerError {
     }
 }
 
-/// Starts a container. `cancelled` ends a pull early; what comes after it is not interrupted.
+/// Starts a container. `cancelled` ends a pull early, and `stop` the waiting for its hook; nothing between is interrupted.
 pub(crate) async fn start_container(
     agent: &Agent,
     request: StartRequest<'_>,
     cancelled: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
 ) -> Result<StartRecord, StartContainerError> {
     let StartRequest { pod, container, attempt, .. } = request;
     let image = ensure_image(agent, pod, container, cancelled).await?;
@@ -118,7 +129,34 @@ pub(crate) async fn start_container(
     }
     agent.container_event(pod, &container.name, EventType::Normal, event::STARTED, "Container started");
     environment_record::save(agent, pod, container, &id, &image, configured).await;
-    Ok(record)
+    match post_start(agent, &request, &id, stop).await {
+        Ok(()) => Ok(record),
+        Err(error) => Err(StartContainerError::PostStart { message: error.to_string(), record }),
+    }
+}
+
+/// Runs the postStart hook, if there is one. The pod waits for it, unless it is to stop: then the hook is left to itself, and
+/// dies with its container.
+async fn post_start(
+    agent: &Agent,
+    request: &StartRequest<'_>,
+    id: &str,
+    stop: impl Future<Output = ()>,
+) -> Result<(), HookError> {
+    let hooks = request.container.lifecycle.as_ref();
+    let Some(hook) = hooks.and_then(|hooks| hooks.post_start.as_ref()) else {
+        return Ok(());
+    };
+    let target = HandlerTarget {
+        container: request.container,
+        container_id: id,
+        pod_ip: request.pod_ips.first().map(String::as_str).unwrap_or_default(),
+        agent_name: "kube-lifecycle",
+    };
+    tokio::select! {
+        result = run_hook(agent, request.pod, target, hook) => result,
+        () = stop => Ok(()),
+    }
 }
 
 fn start_record(container: &Container, attempt: u32, image: &PresentImage, id: &str) -> StartRecord {

@@ -28,6 +28,7 @@ use crate::events::EventType;
 use crate::inbox::Inbox;
 use crate::labels;
 use crate::observe::observe_pod;
+use crate::probes::PodProbes;
 use crate::status_writer::{StatusChange, StatusWritten, write_status};
 
 /// The longest pause after failed turns.
@@ -79,6 +80,7 @@ pub(crate) struct PodWorker {
     pod: Arc<Pod>,
     memory: PodMemory,
     health: Health,
+    probes: PodProbes,
     /// What was last seen in the runtime.
     runtime: RuntimePod,
     /// The sandbox's configuration, which each of its containers is created with.
@@ -102,6 +104,7 @@ impl PodWorker {
             pod: start.pod,
             memory: start.memory,
             health: Health::new(),
+            probes: PodProbes::default(),
             runtime: RuntimePod::default(),
             sandbox: None,
             volumes_ready: false,
@@ -214,6 +217,7 @@ impl PodWorker {
         for id in news.failed_stops {
             self.memory.stopping.remove(&id);
         }
+        self.health.extend(news.health);
         self.memory.note_object(&self.pod, news.vanished, clock::now());
     }
 
@@ -223,6 +227,8 @@ impl PodWorker {
         self.read_termination_messages(&mut runtime);
         self.memory.note_observed(&self.pod, &runtime, clock::now());
         self.runtime = runtime;
+        self.health.retain(|id, _| self.runtime.container(id).is_some());
+        self.probes.follow(&self.agent, &self.inbox, &self.pod, &self.runtime);
         if !self.volumes_ready && self.memory.stop.is_none() && self.runtime.ready_sandbox().is_some() {
             // The agent was restarted, or a source has changed.
             self.set_up_volumes().await;

@@ -7,6 +7,8 @@ mod fake_runtime;
 
 #[path = "node/environment.rs"]
 mod environment;
+#[path = "node/hooks_and_probes.rs"]
+mod hooks_and_probes;
 #[path = "node/life.rs"]
 mod life;
 #[path = "node/restarts.rs"]

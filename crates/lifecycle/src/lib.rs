@@ -12,6 +12,7 @@
 //! | `restart.rs` | whether a container that ended starts again |
 //! | `backoff.rs` | how long it waits before it does |
 //! | `instance.rs` | what is the latest instance of a container, from runtime and memory together |
+//! | `probe.rs` | when results of a probe count |
 //! | `phase.rs`, `status.rs`, `conditions.rs` | what the API shows |
 
 mod backoff;
@@ -23,6 +24,7 @@ mod memory;
 mod observed;
 mod phase;
 mod plan;
+mod probe;
 mod restart;
 mod status;
 
@@ -39,6 +41,7 @@ pub use memory::{
 pub use observed::{ContainerHealth, ContainerPhase, Health, ObservedContainer, ObservedSandbox, RuntimePod};
 pub use phase::{PodPhase, pod_phase};
 pub use plan::{Action, KillReason, Plan, PodView, plan};
+pub use probe::{ProbeCounter, ProbeKind, ProbeTiming};
 pub use restart::{RestartPolicy, will_restart};
 pub use status::{NodeIdentity, status};
 

@@ -343,6 +343,15 @@ impl PodMemory {
         memory.note_exit(exit, role);
     }
 
+    /// Notes that a hook of a running instance failed: once the instance has ended, its container waits for this reason,
+    /// besides its back-off.
+    pub fn note_hook_failed(&mut self, name: &str, reason: &str, message: String) {
+        let memory = self.container_mut(name);
+        let failures = memory.failure.as_ref().map_or(0, |failure| failure.failures) + 1;
+        memory.failure =
+            Some(StartFailure { reason: reason.to_owned(), message, retry: BootTime::default(), failures });
+    }
+
     /// Forgets waits of failed starts, so that a changed object is tried at once.
     pub fn retry_failed_starts(&mut self) {
         for memory in self.containers.values_mut() {

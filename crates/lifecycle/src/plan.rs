@@ -113,6 +113,8 @@ pub enum KillReason {
     PodStops(StopCause),
     /// A failed liveness or startup probe, in its sentence.
     Unhealthy(String),
+    /// A failed hook: the reason of its event.
+    HookFailed(String),
     /// The container's specification has changed.
     DefinitionChanged,
     /// The specification has no such container.
@@ -128,7 +130,7 @@ impl KillReason {
             Self::PodStops(_) | Self::NotWanted | Self::SandboxDied => {
                 format!("Stopping container {container}")
             }
-            Self::Unhealthy(message) => message.clone(),
+            Self::Unhealthy(message) | Self::HookFailed(message) => message.clone(),
             Self::DefinitionChanged => {
                 format!("Container {container} definition changed, will be restarted")
             }

@@ -1,8 +1,10 @@
 //! Carries out what was planned for a pod, one action at a time, and remembers what came of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri::v1;
+use k8s_openapi::api::core::v1::Pod;
 use lifecycle::{
     Action, BootTime, ContainerPhase, ContainerRole, KillReason, RuntimePod, StopIntent, pod_container,
 };
@@ -10,9 +12,12 @@ use lifecycle::{
 use api::reasons::{event, waiting};
 
 use super::{PodWorker, TurnError};
+use crate::agent::SharedAgent;
 use crate::clock;
 use crate::container_config;
 use crate::events::EventType;
+use crate::handlers::HandlerTarget;
+use crate::hooks::run_hook;
 use crate::images::ImageError;
 use crate::observe::not_found_is_none;
 use crate::sandbox::{SandboxPlan, sandbox_plan};
@@ -89,7 +94,9 @@ impl PodWorker {
             Ok(prepared) => {
                 let dirs = self.agent.config.pod_dirs(&self.uid);
                 let fs_group = crate::security::fs_group(&self.pod);
-                tokio::task::spawn_blocking(move || volumes::set_up(&dirs, &prepared, fs_group))
+                self.agent
+                    .tasks
+                    .spawn_blocking(move || volumes::set_up(&dirs, &prepared, fs_group))
                     .await
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
             }
@@ -198,7 +205,7 @@ impl PodWorker {
             pod_ips: &pod_ips,
         };
         let inbox = self.inbox.clone();
-        match start_container(&self.agent, request, inbox.stop_wanted()).await {
+        match start_container(&self.agent, request, inbox.stop_wanted(), inbox.stop_wanted()).await {
             Ok(record) => self.memory.note_started(name, record, clock::now()),
             Err(error) => self.note_start_failed(name, &error),
         }
@@ -214,6 +221,14 @@ impl PodWorker {
             self.look_again().await?;
         }
         Ok(self.runtime.ready_sandbox().map(|sandbox| sandbox.ips.clone()).unwrap_or_default())
+    }
+
+    /// The pod's first address, as far as the last look knows it.
+    fn known_pod_ip(&self) -> Option<String> {
+        if crate::sandbox::in_host_network(&self.pod) {
+            return self.agent.config.addresses.first().cloned();
+        }
+        self.runtime.ready_sandbox().and_then(|sandbox| sandbox.ips.first().cloned())
     }
 
     async fn look_again(&mut self) -> Result<(), TurnError> {
@@ -237,6 +252,10 @@ impl PodWorker {
             StartContainerError::Run { message, record } => {
                 let pod = self.pod.clone();
                 self.memory.note_run_failed(&pod, name, record.clone(), message.clone(), now);
+            }
+            StartContainerError::PostStart { message, record } => {
+                self.memory.note_started(name, record.clone(), now);
+                self.stop_for_hook(name, record.id.clone(), message.clone());
             }
             StartContainerError::Image(_)
             | StartContainerError::Config(_)
@@ -281,33 +300,53 @@ impl PodWorker {
         Acted::Nothing
     }
 
+    /// A failed postStart hook: the container is stopped as any other, and shows why it waits.
+    fn stop_for_hook(&mut self, name: &str, id: String, message: String) {
+        let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        let reason = KillReason::HookFailed(event::FAILED_POST_START_HOOK.to_owned());
+        self.stop_container(&id, name, &reason, grace.unwrap_or(api::limits::DEFAULT_GRACE_SECONDS));
+        self.memory.note_hook_failed(name, waiting::POST_START_HOOK_ERROR, message);
+    }
+
     /// Begins to stop a container. The worker does not wait for it: the runtime reports the end.
     fn stop_container(&mut self, id: &str, name: &str, reason: &KillReason, grace_seconds: i64) -> Acted {
-        if !self.memory.stopping.contains_key(id) {
+        let first = !self.memory.stopping.contains_key(id);
+        if first {
             let message = reason.message(name);
             self.agent.container_event(&self.pod, name, EventType::Normal, event::KILLING, message);
         }
         let deadline: BootTime = clock::now().boot.plus_seconds(grace_seconds);
         let probe_failed = match reason {
-            KillReason::Unhealthy(_) => true,
+            KillReason::Unhealthy(_) | KillReason::HookFailed(_) => true,
             KillReason::PodStops(_)
             | KillReason::DefinitionChanged
             | KillReason::NotWanted
             | KillReason::SandboxDied => false,
         };
         self.memory.note_stopping(id, StopIntent { deadline, probe_failed });
-        let runtime = self.agent.runtime.clone();
-        let (inbox, id) = (self.inbox.clone(), id.to_owned());
+        let stop = Stop {
+            agent: self.agent.clone(),
+            pod: self.pod.clone(),
+            name: name.to_owned(),
+            id: id.to_owned(),
+            pod_ip: self.known_pod_ip(),
+            grace_seconds,
+        };
+        let inbox = self.inbox.clone();
         self.agent.spawn(async move {
-            let request = v1::StopContainerRequest { container_id: id.clone(), timeout: grace_seconds };
-            match runtime.stop_container(request).await {
-                Ok(_) => inbox.wake(),
+            // A later stop with a shorter grace overtakes the first one and its hook.
+            match stop.run(first).await {
+                Ok(()) => inbox.wake(),
                 Err(status) if status.code() == tonic::Code::NotFound => inbox.wake(),
                 Err(status) => {
-                    tracing::warn!(container = id, error = status.message(), "the container was not stopped");
+                    tracing::warn!(
+                        container = stop.id,
+                        error = status.message(),
+                        "the container was not stopped"
+                    );
                     // Not at once again: a runtime that refuses everything must not be asked without end.
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    inbox.put_failed_stop(id);
+                    inbox.put_failed_stop(stop.id);
                 }
             }
         });
@@ -322,7 +361,9 @@ impl PodWorker {
 
     async fn clear_volumes(&mut self) -> Result<Acted, TurnError> {
         let dirs = self.agent.config.pod_dirs(&self.uid);
-        tokio::task::spawn_blocking(move || volumes::tear_down(&dirs))
+        self.agent
+            .tasks
+            .spawn_blocking(move || volumes::tear_down(&dirs))
             .await
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
             .map_err(|source| TurnError::FileSystem { action: "volumes cannot be taken down", source })?;
@@ -364,5 +405,57 @@ impl PodWorker {
             source,
         })?;
         Ok(Acted::Gone)
+    }
+}
+
+/// One stop of one container: its preStop hook first, and then what is left of the grace.
+struct Stop {
+    agent: SharedAgent,
+    pod: Arc<Pod>,
+    name: String,
+    id: String,
+    pod_ip: Option<String>,
+    grace_seconds: i64,
+}
+
+impl Stop {
+    async fn run(&self, with_hook: bool) -> Result<(), tonic::Status> {
+        let began = tokio::time::Instant::now();
+        if with_hook && self.grace_seconds > 0 {
+            self.pre_stop().await;
+        }
+        let spent = i64::try_from(began.elapsed().as_secs()).unwrap_or(i64::MAX);
+        let timeout = (self.grace_seconds - spent).max(api::limits::MINIMUM_STOP_SECONDS);
+        let request = v1::StopContainerRequest { container_id: self.id.clone(), timeout };
+        self.agent.runtime.stop_container(request).await.map(drop)
+    }
+
+    /// Runs the hook for at most the grace; one that takes longer is left to itself, and dies with its container.
+    async fn pre_stop(&self) {
+        let Some(found) = pod_container(&self.pod, &self.name) else {
+            return;
+        };
+        let Some(hook) = found.spec.lifecycle.as_ref().and_then(|hooks| hooks.pre_stop.as_ref()) else {
+            return;
+        };
+        let target = HandlerTarget {
+            container: found.spec,
+            container_id: &self.id,
+            pod_ip: self.pod_ip.as_deref().unwrap_or_default(),
+            agent_name: "kube-lifecycle",
+        };
+        let grace = Duration::from_secs(u64::try_from(self.grace_seconds).unwrap_or(0));
+        let hook = run_hook(&self.agent, &self.pod, target, hook);
+        if let Ok(Err(error)) = tokio::time::timeout(grace, hook).await {
+            tracing::debug!(container = self.name, %error, "a preStop hook failed");
+            let message = "PreStopHook failed";
+            self.agent.container_event(
+                &self.pod,
+                &self.name,
+                EventType::Warning,
+                event::FAILED_PRE_STOP_HOOK,
+                message,
+            );
+        }
     }
 }

@@ -209,6 +209,14 @@ impl Cluster {
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
+    /// A connection to the kubelet's HTTP interface.
+    pub(crate) fn connect(&self) -> tokio::io::DuplexStream {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let handle = self.kubelet.as_ref().expect("it runs").0.clone();
+        tokio::spawn(handle.serve_connection(far));
+        near
+    }
+
     pub(crate) fn pod_dirs(&self) -> Vec<String> {
         let dir = self.dir.path().join("kubelet/pods");
         std::fs::read_dir(dir)
@@ -219,7 +227,8 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // A test that failed must not leave mounts behind.
+        // The agent must not mount anything any more when what it mounted is taken down.
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(self.stop()));
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let dir = self.dir.path().to_owned();
         let mut points: Vec<&str> = table.lines().filter_map(|line| line.split(' ').nth(4)).collect();

@@ -51,6 +51,8 @@ struct State {
     events_supported: bool,
     /// Calls that panic or fail, by name, each once.
     failures: BTreeMap<String, String>,
+    /// Exit codes of commands run in containers; 0 for those not named.
+    exit_codes: BTreeMap<String, i32>,
 }
 
 /// The runtime. Cheap to clone; all clones are the same runtime.
@@ -111,6 +113,11 @@ impl FakeRuntime {
     /// The next call of that name fails with the message.
     pub(crate) fn fail_once(&self, call: &str, message: &str) {
         self.with(|state| state.failures.insert(call.to_owned(), message.to_owned()));
+    }
+
+    /// A command run in a container ends with this status from now on.
+    pub(crate) fn answer_exec(&self, command: &str, code: i32) {
+        self.with(|state| state.exit_codes.insert(command.to_owned(), code));
     }
 
     pub(crate) fn containers(&self) -> Vec<FakeContainer> {
@@ -493,6 +500,40 @@ impl RuntimeService for FakeRuntime {
             info.insert("info".to_owned(), spec.to_string());
         }
         Ok(Response::new(v1::ContainerStatusResponse { status: Some(container.status()), info }))
+    }
+
+    async fn exec_sync(
+        &self,
+        request: Request<v1::ExecSyncRequest>,
+    ) -> Result<Response<v1::ExecSyncResponse>, Status> {
+        let command = request.into_inner().cmd.join(" ");
+        self.called("exec_sync", &command)?;
+        let exit_code = self.with(|state| state.exit_codes.get(&command).copied().unwrap_or(0));
+        Ok(Response::new(v1::ExecSyncResponse {
+            stdout: b"out ".to_vec(),
+            stderr: b"err".to_vec(),
+            exit_code,
+        }))
+    }
+
+    async fn exec(&self, request: Request<v1::ExecRequest>) -> Result<Response<v1::ExecResponse>, Status> {
+        self.called("exec", &request.into_inner().cmd.join(" "))?;
+        // A stream server that upgrades once and echoes.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let url = format!("http://{}/exec/token", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+            let (mut stream, _) = listener.accept().await.expect("accepted");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.expect("a request"));
+            }
+            let answer = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+            stream.write_all(answer).await.expect("answered");
+            let (mut from, mut to) = stream.into_split();
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+        });
+        Ok(Response::new(v1::ExecResponse { url }))
     }
 
     async fn get_container_events(

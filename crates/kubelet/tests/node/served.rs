@@ -108,3 +108,28 @@ async fn the_record_tells_what_the_process_got_and_hides_secrets_and_marks_what_
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(kept).expect("kept").permissions());
     assert_eq!(mode & 0o777, 0o600);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exec_is_relayed_to_the_stream_of_the_runtime() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let cluster = Cluster::new().await;
+    cluster.create_pod("p", json!({"containers": [container("a", &["run"])]})).await;
+    cluster.phase("p", "Running").await;
+    let mut stream = cluster.connect();
+    let request = "POST /exec/default/p/a?command=echo&command=a%20b&stdin=true&stdout=true HTTP/1.1\r\n\
+                   host: node\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.expect("asked");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("an answer"));
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    stream.write_all(b"through and back").await.expect("sent");
+    let mut echoed = [0; 16];
+    stream.read_exact(&mut echoed).await.expect("echoed");
+    assert_eq!(&echoed, b"through and back");
+    assert!(cluster.runtime.calls().contains(&"exec echo a b".to_owned()));
+    assert_eq!(cluster.http("/exec/default/p/a?command=x").await.0, 400, "nothing to connect");
+    assert_eq!(cluster.http("/exec/default/p/nope?command=x&stdout=true").await.0, 404);
+}

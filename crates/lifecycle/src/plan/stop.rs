@@ -51,9 +51,10 @@ fn may_run(container: &ObservedContainer) -> bool {
 fn stop(view: &PodView<'_>, order: StopOrder, container: &ObservedContainer, plan: &mut Plan) {
     let left = order.deadline.seconds_from(view.now.boot);
     let begun = view.memory.stopping.get(&container.id);
-    // A deletion with a shorter grace overtakes a stop that is already under way.
+    // A deletion with a shorter grace overtakes a stop that is already under way. Less than a second is rounding.
     let sooner = begun.is_some_and(|begun| {
-        begun.deadline > order.deadline && begun.deadline.millis_since(view.now.boot) > 2_000
+        begun.deadline.millis_since(order.deadline) > 1_000
+            && begun.deadline.millis_since(view.now.boot) > 2_000
     });
     match begun {
         Some(begun) if !sooner => plan.wake(begun.deadline.plus_seconds(2)),

@@ -240,6 +240,19 @@ fn a_stop_that_was_begun_is_not_begun_again_unless_the_grace_is_shortened() {
 }
 
 #[test]
+fn a_grace_that_was_rounded_up_to_a_second_is_no_reason_to_stop_again() {
+    let mut world = World::with_sandbox(json!({"containers": [container("a")]}));
+    let id = world.start("a");
+    mark_deleted(&mut world, 10);
+    world.plan();
+    world.now.boot = BootTime(world.now.boot.0 + 300);
+    assert_eq!(world.words(), ["stop a-0 in 10"]);
+    let deadline = world.now.boot.plus_seconds(10);
+    world.memory.note_stopping(&id, crate::StopIntent { deadline, probe_failed: false });
+    assert!(world.words().is_empty());
+}
+
+#[test]
 fn a_pod_that_vanished_is_stopped_with_its_own_grace_and_forgotten() {
     let mut world =
         World::with_sandbox(json!({"terminationGracePeriodSeconds": 7, "containers": [container("a")]}));

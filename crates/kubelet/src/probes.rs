@@ -1,0 +1,240 @@
+//! Runs the probes of running containers: one task a container, which tells its pod's worker what it found.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use lifecycle::{
+    ContainerHealth, ContainerPhase, ProbeCounter, ProbeKind, ProbeTiming, RuntimePod, pod_container,
+};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use api::reasons::event;
+
+use crate::agent::SharedAgent;
+use crate::events::EventType;
+use crate::handlers::{self, HandlerError, HandlerTarget};
+use crate::inbox::Inbox;
+
+/// The tasks of one pod's probes; each ends when its container is no longer among the running ones.
+#[derive(Debug, Default)]
+pub(crate) struct PodProbes {
+    tasks: BTreeMap<String, DropGuard>,
+}
+
+impl PodProbes {
+    /// Makes a task for every running container that has probes and none yet, and ends those of containers that do not run.
+    pub(crate) fn follow(
+        &mut self,
+        agent: &SharedAgent,
+        inbox: &Inbox,
+        pod: &Arc<Pod>,
+        runtime: &RuntimePod,
+    ) {
+        let running = |id: &str| {
+            runtime.container(id).is_some_and(|container| match container.phase {
+                ContainerPhase::Running { .. } => true,
+                ContainerPhase::Created | ContainerPhase::Exited { .. } | ContainerPhase::Unknown => false,
+            })
+        };
+        self.tasks.retain(|id, _| running(id));
+        let Some(ip) = runtime.ready_sandbox().map(|sandbox| sandbox.ips.first().cloned()) else {
+            return;
+        };
+        let host_network = crate::sandbox::in_host_network(pod);
+        let ip = if host_network { agent.config.addresses.first().cloned() } else { ip };
+        for instance in &runtime.containers {
+            if !running(&instance.id) || self.tasks.contains_key(&instance.id) {
+                continue;
+            }
+            let Some(found) = pod_container(pod, &instance.name) else {
+                continue;
+            };
+            let spec = found.spec;
+            if spec.startup_probe.is_none() && spec.liveness_probe.is_none() && spec.readiness_probe.is_none()
+            {
+                continue;
+            }
+            let prober = Prober {
+                agent: agent.clone(),
+                inbox: inbox.clone(),
+                pod: pod.clone(),
+                container: spec.clone(),
+                id: instance.id.clone(),
+                ip: ip.clone().unwrap_or_default(),
+                health: watch::Sender::new(ContainerHealth {
+                    started: spec.startup_probe.is_none(),
+                    ready: false,
+                    ..ContainerHealth::default()
+                }),
+            };
+            let stop = CancellationToken::new();
+            let stopped = stop.clone();
+            agent.spawn(async move {
+                tokio::select! {
+                    () = prober.run() => {}
+                    () = stopped.cancelled() => {}
+                }
+            });
+            self.tasks.insert(instance.id.clone(), stop.drop_guard());
+        }
+    }
+}
+
+struct Prober {
+    agent: SharedAgent,
+    inbox: Inbox,
+    pod: Arc<Pod>,
+    container: Container,
+    id: String,
+    ip: String,
+    health: watch::Sender<ContainerHealth>,
+}
+
+impl Prober {
+    async fn run(self) {
+        self.tell();
+        let run = async |kind: ProbeKind, probe: &Option<Probe>| {
+            if let Some(probe) = probe {
+                self.repeat(kind, probe).await;
+            }
+        };
+        tokio::join!(
+            run(ProbeKind::Startup, &self.container.startup_probe),
+            run(ProbeKind::Liveness, &self.container.liveness_probe),
+            run(ProbeKind::Readiness, &self.container.readiness_probe),
+        );
+    }
+
+    fn tell(&self) {
+        self.inbox.put_health(self.id.clone(), self.health.borrow().clone());
+    }
+
+    async fn repeat(&self, kind: ProbeKind, probe: &Probe) {
+        let timing = ProbeTiming::of(probe);
+        if kind != ProbeKind::Startup {
+            let mut health = self.health.subscribe();
+            if health.wait_for(|health| health.started).await.is_err() {
+                return;
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(u64::from(timing.initial_delay))).await;
+        let mut counter = ProbeCounter::new(timing);
+        loop {
+            // During termination readiness goes on being probed, the others do not.
+            if kind != ProbeKind::Readiness && self.inbox.is_stopping() {
+                return;
+            }
+            if let Some(verdict) = self.once(kind, probe, timing, &mut counter).await
+                && !self.apply(kind, probe, verdict)
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(u64::from(timing.period))).await;
+        }
+    }
+
+    /// Runs the probe once and counts the result. What cannot be run at all changes nothing.
+    async fn once(
+        &self,
+        kind: ProbeKind,
+        probe: &Probe,
+        timing: ProbeTiming,
+        counter: &mut ProbeCounter,
+    ) -> Option<bool> {
+        match self.outcome(probe, timing).await {
+            Ok(()) => counter.note(true),
+            Err(ProbeFailure::Failed(output)) => {
+                let message = format!("{} probe failed: {output}", kind.title());
+                let name = &self.container.name;
+                self.agent.container_event(&self.pod, name, EventType::Warning, event::UNHEALTHY, message);
+                counter.note(false)
+            }
+            Err(ProbeFailure::Unknown(error)) => {
+                let message =
+                    format!("{} probe errored and resulted in unknown state: {error}", kind.title());
+                let name = &self.container.name;
+                self.agent.container_event(&self.pod, name, EventType::Warning, event::UNHEALTHY, message);
+                None
+            }
+        }
+    }
+
+    /// Answers whether the probe goes on.
+    fn apply(&self, kind: ProbeKind, probe: &Probe, success: bool) -> bool {
+        let before = self.health.borrow().clone();
+        let mut health = before.clone();
+        let goes_on = match (kind, success) {
+            (ProbeKind::Startup, true) => {
+                health.started = true;
+                false
+            }
+            (ProbeKind::Readiness, ready) => {
+                health.ready = ready;
+                true
+            }
+            (ProbeKind::Liveness, true) => true,
+            (ProbeKind::Startup | ProbeKind::Liveness, false) => {
+                let restarts = pod_container(&self.pod, &self.container.name)
+                    .is_some_and(|container| lifecycle::will_restart(&self.pod, container, 1, true));
+                health.failed = Some(kind.kill_message(&self.container.name, restarts));
+                health.grace_seconds = probe.termination_grace_period_seconds;
+                false
+            }
+        };
+        if health != before {
+            self.health.send_replace(health);
+            self.tell();
+        }
+        goes_on
+    }
+
+    async fn outcome(&self, probe: &Probe, timing: ProbeTiming) -> Result<(), ProbeFailure> {
+        let target = HandlerTarget {
+            container: &self.container,
+            container_id: &self.id,
+            pod_ip: &self.ip,
+            agent_name: "kube-probe",
+        };
+        let timeout = Duration::from_secs(u64::from(timing.timeout));
+        if let Some(exec) = &probe.exec {
+            let env = self.container.env.as_deref().unwrap_or_default();
+            let command = environment::expand_exec_probe(exec.command.as_deref().unwrap_or_default(), env);
+            return match handlers::exec(&self.agent, target, command, timeout).await {
+                Ok(outcome) if outcome.exit_code == 0 => Ok(()),
+                Ok(outcome) => Err(ProbeFailure::Failed(format!("{}{}", outcome.stdout, outcome.stderr))),
+                Err(error @ HandlerError::TimedOut { .. }) => Err(ProbeFailure::Failed(error.to_string())),
+                Err(error) => Err(ProbeFailure::Unknown(error.to_string())),
+            };
+        }
+        if let Some(action) = &probe.http_get {
+            return match handlers::http_get(target, action, Some(timeout)).await {
+                Ok((status, _)) if (200..400).contains(&status) => Ok(()),
+                Ok((status, _)) => {
+                    Err(ProbeFailure::Failed(format!("HTTP probe failed with statuscode: {status}")))
+                }
+                Err(error @ HandlerError::Http { .. }) => Err(ProbeFailure::Failed(error.to_string())),
+                Err(error) => Err(ProbeFailure::Unknown(error.to_string())),
+            };
+        }
+        if let Some(action) = &probe.tcp_socket {
+            let port = handlers::resolve_port(&self.container, &action.port)
+                .map_err(|error| ProbeFailure::Unknown(error.to_string()))?;
+            let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(&self.ip);
+            return handlers::connect(host, port, timeout)
+                .await
+                .map_err(|error| ProbeFailure::Failed(error.to_string()));
+        }
+        Err(ProbeFailure::Unknown(HandlerError::Unsupported("this kind of probe").to_string()))
+    }
+}
+
+/// How a run of a probe went wrong.
+enum ProbeFailure {
+    /// The container is not well.
+    Failed(String),
+    /// The probe itself could not be run.
+    Unknown(String),
+}
