@@ -19,10 +19,16 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
 const RTM_NEWNEIGH: u16 = 28;
+const RTM_NEWQDISC: u16 = 36;
+
+const TCA_KIND: u16 = 1;
+const TC_ROOT: u32 = 0xffff_ffff;
+const OPERATIONAL: u8 = 6;
 
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_NET_NS_FD: u16 = 28;
@@ -79,6 +85,8 @@ pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) alias: Option<String>,
     pub(crate) mtu: u32,
+    /// Whether packets given to it now go out.
+    pub(crate) operational: bool,
 }
 
 /// An IPv4 route as the kernel lists it.
@@ -155,6 +163,26 @@ impl Routing {
         self.socket.dump(&message)?.iter().map(|entry| read_route(entry)).collect()
     }
 
+    /// Returns when packets given to the link go out.
+    ///
+    /// The end that was switched on first learns from a worker of the kernel that the other end is on too, and drops what it
+    /// is given until then: the first packet of a connection would be sent again only after a second. To ask for one link
+    /// makes the kernel (from 6.8 on) do that work at once; an older one does it when its (absent) queue is set.
+    pub(crate) fn await_operation(&mut self, name: &str) -> Result<Link, NetlinkError> {
+        let link = self.link(name)?;
+        if !link.operational {
+            let mut head = [0; 20];
+            head[4..8].copy_from_slice(&link.index.to_ne_bytes());
+            head[12..16].copy_from_slice(&TC_ROOT.to_ne_bytes());
+            let mut message =
+                Message::new("set the link's queue", RTM_NEWQDISC, ACK | CREATE | REPLACE, &head);
+            message.put_text(TCA_KIND, "noqueue");
+            // The worker comes in any case; without this it may only come later.
+            let _ = self.apply(&[message]);
+        }
+        Ok(link)
+    }
+
     /// Removes a link; `false` when there is none of that name.
     pub(crate) fn remove_link(&mut self, name: &str) -> Result<bool, NetlinkError> {
         let mut message = Message::new(format!("remove the link {name}"), RTM_DELLINK, ACK, &link_head(0, 0));
@@ -204,6 +232,16 @@ pub(crate) fn make_pod_link(link: &PodLink<'_>) -> Message {
             });
         });
     });
+    message
+}
+
+/// Packets leave the link as they come, which is what such a link does anyway.
+pub(crate) fn set_no_queue(index: u32) -> Message {
+    let mut head = [0; 20];
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    head[12..16].copy_from_slice(&TC_ROOT.to_ne_bytes());
+    let mut message = Message::new("set the link's queue", RTM_NEWQDISC, ACK | CREATE | REPLACE, &head);
+    message.put_text(TCA_KIND, "noqueue");
     message
 }
 
@@ -295,6 +333,7 @@ fn read_link(entry: &[u8]) -> Result<Link, NetlinkError> {
         name: attribute(rest, IFLA_IFNAME).map(read_text).ok_or(NetlinkError::Malformed)?,
         alias: attribute(rest, IFLA_IFALIAS).map(read_text),
         mtu: attribute(rest, IFLA_MTU).and_then(read_u32).unwrap_or(1500),
+        operational: attribute(rest, IFLA_OPERSTATE) == Some(&[OPERATIONAL]),
     })
 }
 

@@ -579,6 +579,7 @@ impl PodConnections {
             links::add_neighbour(inner, GATEWAY, NODE_HARDWARE),
             links::add_default_route(inner, GATEWAY, pod),
         ])?;
+        routing.await_operation(&name)?;
         if !allocation.ports.is_empty() {
             // Lets 127.0.0.1:PORT of the machine lead to the pod; the guard chain keeps pods away from 127.0.0.0/8.
             let _ = write_link_switch("ipv4", &name, "route_localnet", "1");

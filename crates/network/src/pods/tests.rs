@@ -86,6 +86,7 @@ impl Machine {
                 links::add_pod_route(far, MACHINE, BEYOND),
             ])
             .expect("addresses");
+        outer.await_operation("up0").expect("it is there");
         Some(Self { namespace: machine, beyond, directories: tempfile::tempdir().expect("a directory") })
     }
 
@@ -187,6 +188,30 @@ fn pods_reach_each_other_the_machine_and_what_is_beyond() {
 
     let mtu = Routing::inside(one.namespace.as_fd()).expect("a socket").link("eth0").expect("eth0").mtu;
     assert_eq!(mtu, 1400, "that of the way out");
+}
+
+#[test]
+fn the_first_packet_to_and_from_a_pod_arrives() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    for round in 0..20 {
+        let pod = add_pod(&network, &format!("pod-{round}"), &[]);
+        // The kernel sends a lost first packet again after a second, which is longer than `talk` waits.
+        let to = talk(&pod.namespace, any(80), &machine.namespace, (pod.address, 80).into());
+        assert_eq!(to, Some(network.node_address()), "round {round}");
+        let next = add_pod(&network, &format!("next-{round}"), &[]);
+        let from = talk(&machine.namespace, any(80), &next.namespace, (network.node_address(), 80).into());
+        assert_eq!(from, Some(next.address.into()), "round {round}");
+    }
+}
+
+#[test]
+fn older_kernels_are_told_to_use_a_link_at_once() {
+    let Some(machine) = Machine::new() else { return };
+    let up0 = machine.routing().link("up0").expect("up0");
+    assert!(up0.operational);
+    machine.routing().apply(&[links::set_no_queue(up0.index)]).expect("every kernel from 4.2 on takes it");
+    assert!(talk(&machine.beyond, any(80), &machine.namespace, (BEYOND, 80).into()).is_some());
 }
 
 #[test]
