@@ -171,14 +171,8 @@ impl Routing {
     pub(crate) fn await_operation(&mut self, name: &str) -> Result<Link, NetlinkError> {
         let link = self.link(name)?;
         if !link.operational {
-            let mut head = [0; 20];
-            head[4..8].copy_from_slice(&link.index.to_ne_bytes());
-            head[12..16].copy_from_slice(&TC_ROOT.to_ne_bytes());
-            let mut message =
-                Message::new("set the link's queue", RTM_NEWQDISC, ACK | CREATE | REPLACE, &head);
-            message.put_text(TCA_KIND, "noqueue");
             // The worker comes in any case; without this it may only come later.
-            let _ = self.apply(&[message]);
+            let _ = self.apply(&[set_no_queue(link.index)]);
         }
         Ok(link)
     }
