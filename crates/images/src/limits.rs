@@ -21,7 +21,7 @@ pub struct Limits {
     pub path_depth: usize,
     /// Bytes of one component of a path (the kernel's limit).
     pub name_bytes: usize,
-    /// Bytes of one extension header (long names, PAX records).
+    /// Bytes of all extension headers of one entry (long names, PAX records).
     pub extension_bytes: u64,
     /// Largest window of a zstd stream, as a power of two.
     pub zstd_window_log: u32,

@@ -560,6 +560,19 @@ fn lies() -> Vec<Case> {
             Refused("at most 1048576"),
         ),
         (
+            "extended headers that add up",
+            |_| {
+                let value = vec![b'a'; 300 << 10];
+                (0..8)
+                    .fold(TarMaker::new(), |archive, index| {
+                        archive.pax(&[(&format!("SCHILY.xattr.user.{index}"), &value[..])])
+                    })
+                    .file("f", "")
+                    .build()
+            },
+            Refused("at most 1048576"),
+        ),
+        (
             "long name that claims 8 GiB",
             |_| TarMaker::new().entry(HeaderMaker::new(b'L', "x").size(8 << 30), b"").build(),
             Refused("at most 1048576"),

@@ -121,6 +121,7 @@ impl<'a, R: Read> TarReader<'a, R> {
     /// The next entry, or `None` at the end of the archive (not necessarily of the stream).
     pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, TarError> {
         let mut extensions = Extensions::default();
+        let mut extension_bytes = 0;
         loop {
             self.skip_content()?;
             let offset = self.offset;
@@ -136,6 +137,14 @@ impl<'a, R: Read> TarReader<'a, R> {
             check_sum(&block).then_some(()).ok_or(TarError::Header(offset))?;
             let old = header.as_old();
             let size = number(&old.size).ok_or(TarError::Number { field: "size", offset })?;
+            if matches!(old.linkflag[0], b'x' | b'g' | b'L' | b'K') {
+                // What several headers say of one entry is in memory at once.
+                extension_bytes = size.saturating_add(extension_bytes);
+                let limit = self.limits.extension_bytes;
+                if extension_bytes > limit {
+                    return Err(TarError::ExtensionSize { offset, size: extension_bytes, limit });
+                }
+            }
             match old.linkflag[0] {
                 b'x' => {
                     let records = self.read_extension(size, offset)?;
@@ -236,11 +245,8 @@ impl<'a, R: Read> TarReader<'a, R> {
         Ok(())
     }
 
+    /// The caller has checked the size.
     fn read_extension(&mut self, size: u64, offset: u64) -> Result<Vec<u8>, TarError> {
-        let limit = self.limits.extension_bytes;
-        if size > limit {
-            return Err(TarError::ExtensionSize { offset, size, limit });
-        }
         self.expect_content(size);
         let mut bytes = vec![0; usize::try_from(size).map_err(|_| TarError::Extension(offset))?];
         let mut filled = 0;
