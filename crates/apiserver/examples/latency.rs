@@ -34,6 +34,7 @@ async fn send(sender: &mut SendRequest<Full<Bytes>>, method: &str, path: &str, b
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(body)))
         .expect("a request");
+    sender.ready().await.expect("an open connection");
     let begin = Instant::now();
     let response = sender.send_request(request).await.expect("an answer");
     assert!(response.status().is_success(), "{}", response.status());
@@ -88,8 +89,10 @@ async fn serve(store: Store, directory: &Path, what: &str) {
     let admin = authority.client("admin", &Identity::admin()).expect("made");
     println!("{:<44} {:>13.1?}", format!("{what}, authority and certificates"), begin.elapsed());
     let begin = Instant::now();
-    let config =
-        ApiServerConfig { authority_pem: Some(authority.certificate_pem().to_owned()), ..ApiServerConfig::default() };
+    let config = ApiServerConfig {
+        authority_pem: Some(authority.certificate_pem().to_owned()),
+        ..ApiServerConfig::default()
+    };
     let server = ApiServer::new(config, store, Arc::new(NoNodes)).await.expect("starts");
     println!("{:<44} {:>13.1?}", format!("{what}, server with its first objects"), begin.elapsed());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -101,7 +104,8 @@ async fn serve(store: Store, directory: &Path, what: &str) {
     let stream = TcpStream::connect(address).await.expect("connects");
     stream.set_nodelay(true).expect("a socket");
     let connector = tokio_rustls::TlsConnector::from(client_tls(&authority, &admin));
-    let stream = connector.connect("localhost".try_into().expect("a name"), stream).await.expect("a handshake");
+    let stream =
+        connector.connect("localhost".try_into().expect("a name"), stream).await.expect("a handshake");
     measure(&format!("{what}, TLS"), &mut over(stream).await).await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::future::select_all;
+use futures::future::{select_all, try_join, try_join_all};
 use serde_json::{Value, json};
 use store::{Key, Purpose, Watch};
 
@@ -54,12 +54,14 @@ async fn ensure(server: &Arc<Server>, plural: &str, namespace: &str, value: Valu
 /// Makes sure that everything is there that every cluster has, and takes up again what was going on.
 pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
     note_services(server).map_err(|error| StartError::bootstrap("the list of services", &error))?;
-    for name in STANDARD {
+    // All at once, so that they share commits.
+    try_join_all(STANDARD.map(|name| async move {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         ensure(server, "namespaces", "", namespace)
             .await
-            .map_err(|error| StartError::bootstrap(format!("namespace {name}"), &error))?;
-    }
+            .map_err(|error| StartError::bootstrap(format!("namespace {name}"), &error))
+    }))
+    .await?;
     let port = server.config.advertise.map_or(6443, |address| address.port());
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -76,16 +78,18 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
     let namespaces =
         core(server, "namespaces").map_err(|error| StartError::bootstrap("namespaces", &error))?;
     let listed = server.store.list(namespaces.collection(), None, None, None).map(|listing| listing.objects);
-    for stored in listed.unwrap_or_default() {
+    let listed = listed.unwrap_or_default();
+    try_join_all(listed.iter().map(|stored| async move {
         let name = stored.key().name();
-        if is_ending(&object::tree(&stored)) {
+        if is_ending(&object::tree(stored)) {
             spawn_drain(server, name);
-        } else {
-            fill(server, name)
-                .await
-                .map_err(|error| StartError::bootstrap(format!("the content of namespace {name}"), &error))?;
+            return Ok(());
         }
-    }
+        fill(server, name)
+            .await
+            .map_err(|error| StartError::bootstrap(format!("the content of namespace {name}"), &error))
+    }))
+    .await?;
     Ok(())
 }
 
@@ -101,14 +105,14 @@ fn note_services(server: &Server) -> Result<(), ApiError> {
 /// Makes sure that a namespace has its service account and the authority's certificate.
 pub(crate) async fn fill(server: &Arc<Server>, namespace: &str) -> Result<(), ApiError> {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}});
-    ensure(server, "serviceaccounts", namespace, account).await?;
-    let Some(pem) = server.config.authority_pem.as_deref() else { return Ok(()) };
+    let account = ensure(server, "serviceaccounts", namespace, account);
+    let Some(pem) = server.config.authority_pem.as_deref() else { return account.await };
     let certificate = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": ROOT_CERTIFICATE, "namespace": namespace},
         "data": {"ca.crt": pem},
     });
-    ensure(server, "configmaps", namespace, certificate).await?;
+    try_join(account, ensure(server, "configmaps", namespace, certificate)).await?;
     renew_certificate(server, namespace, pem).await
 }
 

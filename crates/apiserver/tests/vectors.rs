@@ -14,7 +14,8 @@ fn cases(text: &str) -> Vec<Value> {
 /// Whether the path's resource is served here.
 fn is_served(path: &str) -> bool {
     let resource = path.rsplit('/').next().unwrap_or_default();
-    let served = ["configmaps", "events", "namespaces", "nodes", "pods", "secrets", "serviceaccounts", "services"];
+    let served =
+        ["configmaps", "events", "namespaces", "nodes", "pods", "secrets", "serviceaccounts", "services"];
     path.starts_with("/api/v1/") && served.contains(&resource) || path.ends_with("/leases")
 }
 
@@ -56,7 +57,15 @@ async fn bad_objects_are_refused_as_the_real_server_refuses_them() {
             .headers()
             .get_all("warning")
             .iter()
-            .map(|value| value.to_str().expect("text").trim_start_matches("299 - ").trim_matches('"').replace("\\\"", "\"").into())
+            .map(|value| {
+                value
+                    .to_str()
+                    .expect("text")
+                    .trim_start_matches("299 - ")
+                    .trim_matches('"')
+                    .replace("\\\"", "\"")
+                    .into()
+            })
             .collect();
         let bytes = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body").to_bytes();
         let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
@@ -64,7 +73,10 @@ async fn bad_objects_are_refused_as_the_real_server_refuses_them() {
             || (case.get("status").is_some() && answer != case["status"])
             || (case.get("warnings").is_some() && json!(warnings) != case["warnings"])
         {
-            wrong.push(format!("{}: {code} {answer}\n   {warnings:?}\n   want {} {} {}", case["name"], case["code"], case["status"], case["warnings"]));
+            wrong.push(format!(
+                "{}: {code} {answer}\n   {warnings:?}\n   want {} {} {}",
+                case["name"], case["code"], case["status"], case["warnings"]
+            ));
         }
     }
     assert!(checked > 15, "{checked}");

@@ -48,7 +48,8 @@ pub(super) fn write(directory: &Path, name: &str, credential: &Credential) -> Re
     write_private(&certificate, credential.certificate.as_bytes()).map_err(file_error(&certificate))
 }
 
-/// Replaces a file that only its owner may read.
+/// Replaces a file that only its owner may read. Not synced: what a power cut damages is noticed and made anew at the next
+/// start, and a start should not wait for the disk.
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new-{}", std::process::id()));
@@ -56,7 +57,6 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
     fs::rename(&new, path)
 }
 

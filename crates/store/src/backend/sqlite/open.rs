@@ -100,7 +100,10 @@ fn open_once(path: &Path) -> Result<Attempt, OpenError> {
     }
     let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
     let made = match tables {
-        Ok(0) => connection.execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;")),
+        Ok(0) => match begin_store(&connection, path) {
+            Ok(outcome) => outcome,
+            Err(source) => return Err(OpenError::File { path: path.to_owned(), source }),
+        },
         Ok(_) => {
             let reason = "the file is a database, but not a store of coracle".to_owned();
             return Ok(Attempt::Damaged { reason, loaded: Loaded::default() });
@@ -111,6 +114,18 @@ fn open_once(path: &Path) -> Result<Attempt, OpenError> {
         Ok(()) => Ok(Attempt::Sound { connection, loaded: Loaded::default() }),
         Err(error) => classify(path, &error, Loaded::default()),
     }
+}
+
+/// Makes the tables. Nothing is promised to anybody yet, so the disk is waited for once at the end instead of at each step.
+fn begin_store(connection: &Connection, path: &Path) -> io::Result<rusqlite::Result<()>> {
+    let made = connection
+        .execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;"))
+        .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
+    if made.is_ok() {
+        File::open(path)?.sync_all()?;
+        sync_directory(path)?;
+    }
+    Ok(made.and_then(|()| connection.execute_batch("PRAGMA synchronous = FULL")))
 }
 
 /// Sorts a database error: damage leads to quarantine, everything else is handed to the caller.
@@ -145,12 +160,12 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 fn configure(connection: &Connection, format: i64) -> rusqlite::Result<()> {
     if format == 0 {
         // Only possible before the first page is written. Lets a full disk get back what was removed.
-        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = OFF;")?;
+    } else {
+        connection.execute_batch("PRAGMA synchronous = FULL")?;
     }
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    connection.execute_batch(
-        "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
-    )?;
+    connection.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
     connection.query_row(&format!("PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"), [], |_| Ok(()))
 }
 
@@ -278,13 +293,11 @@ fn prepare_file(path: &Path) -> io::Result<()> {
     {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    let is_new = match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path) {
-        Ok(_) => true,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+    match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path) {
+        // Its directory entry is synced once the tables are in it.
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
-    };
-    if is_new {
-        return sync_directory(path);
     }
     let mut permissions = fs::metadata(path)?.permissions();
     if permissions.mode() & 0o777 != 0o600 {
