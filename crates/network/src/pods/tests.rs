@@ -478,6 +478,26 @@ fn a_node_keeps_its_range_although_the_common_claims_were_lost() {
 }
 
 #[test]
+fn without_rights_over_links_pods_run_without_a_network_and_the_reason_is_said_once() {
+    let Some(machine) = Machine::new() else { return };
+    let network = inside(&machine.namespace, || {
+        // Rights are a thread's own, and the thread of the network gets those of the one that opens it.
+        caps::drop(None, caps::CapSet::Effective, caps::Capability::CAP_NET_ADMIN).expect("dropped");
+        Network::open(machine.config("node")).expect("opens all the same")
+    });
+    let [warning @ NetworkWarning::NoLinks { .. }] = network.warnings() else {
+        panic!("{:?}", network.warnings())
+    };
+    assert!(warning.to_string().ends_with("run as root with CAP_NET_ADMIN to give them one"), "{warning}");
+    let pod = namespace().expect("made before");
+    let given = now(network.setup_pod(pod.as_fd(), "one", &[tcp(None, 8080, 80)])).expect("no failure");
+    assert_eq!(given.addresses, []);
+    assert_eq!(given.limits, std::slice::from_ref(warning));
+    now(network.teardown_pod("one")).expect("nothing to take down");
+    now(network.cleanup()).expect("nothing to clean");
+}
+
+#[test]
 fn cleaning_up_leaves_the_machine_as_it_was() {
     let Some(machine) = Machine::new() else { return };
     let routes = || machine.routing().routes().expect("routes").len();
