@@ -160,7 +160,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 fn configure(connection: &Connection, format: i64) -> rusqlite::Result<()> {
     if format == 0 {
         // Only possible before the first page is written. Lets a full disk get back what was removed.
-        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = OFF;")?;
+        connection.execute_batch("PRAGMA synchronous = OFF; PRAGMA auto_vacuum = INCREMENTAL;")?;
     } else {
         connection.execute_batch("PRAGMA synchronous = FULL")?;
     }
