@@ -137,7 +137,7 @@ impl Runtime {
     async fn set_aside(&self, directory: &Path, problem: &str) {
         if let Ok(link) = shim_link::connect(directory, |_| {}).await {
             // An idle shim ends; one with containers refuses, and the containers live on.
-            let _ = link.call(crate::protocol::Call::Quit).await;
+            let _ = link.call(crate::protocol::Call::Quit { kill: false }).await;
         }
         if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
             // Made by us under this name. It goes only if nothing is in it.

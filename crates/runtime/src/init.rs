@@ -34,6 +34,9 @@ use crate::state_files::{self, Durability};
 use crate::wire::OutgoingFrame;
 use error::{InitError, Step as _};
 
+/// CAP_MKNOD, as the kernel's bit.
+const MAKE_NODES: u64 = 1 << 27;
+
 /// Standard input, output and error of a new process.
 pub(crate) struct StandardStreams {
     pub(crate) input: OwnedFd,
@@ -179,7 +182,13 @@ fn build(
     let cgroup = Cgroup::at(layout.clone(), &spec.cgroup);
     warnings.extend(cgroup.create().iter().map(ToString::to_string));
     warnings.extend(cgroup.limit(&spec.resources).iter().map(ToString::to_string));
-    warnings.extend(cgroup.limit_devices(&spec.devices, spec.privileged).iter().map(ToString::to_string));
+    let unlimited_devices = cgroup.limit_devices(&spec.devices, spec.privileged);
+    let mut capabilities = spec.capabilities;
+    if !spec.privileged && (layout == CgroupLayout::Missing || !unlimited_devices.is_empty()) {
+        // Nothing would stop the container from opening a disk that it made a node of.
+        capabilities = capabilities.without(MAKE_NODES);
+    }
+    warnings.extend(unlimited_devices.iter().map(ToString::to_string));
     cgroup.join().step_path("enter the control group", cgroup.path())?;
     match nix::sched::unshare(CloneFlags::CLONE_NEWCGROUP) {
         Ok(()) => filesystems::mount_cgroups(root, &layout, spec.privileged)?,
@@ -218,7 +227,7 @@ fn build(
         uid: user.uid,
         gid: user.gid,
         groups: user.groups,
-        capabilities: spec.capabilities,
+        capabilities,
         no_new_privileges: spec.no_new_privileges,
         filters: spec.filters,
         oom_score_adj: spec.oom_score_adj,

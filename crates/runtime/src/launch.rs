@@ -84,6 +84,17 @@ pub(crate) struct CapabilityBits {
     pub(crate) ambient: u64,
 }
 
+impl CapabilityBits {
+    /// The same sets without some capabilities.
+    pub(crate) fn without(self, bits: u64) -> Self {
+        Self {
+            bounding: self.bounding & !bits,
+            effective: self.effective & !bits,
+            ambient: self.ambient & !bits,
+        }
+    }
+}
+
 /// The root file system: read-only layers below a private writable one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RootSpec {

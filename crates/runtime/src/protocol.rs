@@ -30,8 +30,8 @@ pub(crate) enum Call {
     Attach { container: String, stdin: bool, stdout: bool, stderr: bool },
     /// Close the log and open it again by name.
     ReopenLog { container: String },
-    /// End. Refused while a container runs.
-    Quit,
+    /// End. While a container runs this is refused, unless it is to be killed.
+    Quit { kill: bool },
 }
 
 /// A command to execute in a running container.

@@ -135,7 +135,7 @@ impl Runtime {
     /// Undoes what a sandbox that never stood left behind.
     pub(crate) async fn discard_sandbox(&self, id: &str, directory: &Path) {
         if let Ok(link) = shim_link::connect(directory, |_| {}).await {
-            let _ = tokio::time::timeout(KILL_DEADLINE, link.call(Call::Quit)).await;
+            let _ = tokio::time::timeout(KILL_DEADLINE, link.call(Call::Quit { kill: true })).await;
         }
         if let Err(error) = self.state.network.teardown_pod(id).await {
             tracing::warn!(sandbox = id, %error, "a pod's network could not be removed");
@@ -215,11 +215,11 @@ impl RuntimeState {
     }
 }
 
-/// Ends a shim whose containers have all ended, and waits until it is gone.
+/// Ends a shim with whatever it may still run, and waits until it is gone.
 pub(crate) async fn end_shim(link: &ShimLink, pid: i32) {
     let process = rustix::process::Pid::from_raw(pid)
         .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK).ok());
-    match tokio::time::timeout(KILL_DEADLINE, link.call(Call::Quit)).await {
+    match tokio::time::timeout(KILL_DEADLINE, link.call(Call::Quit { kill: true })).await {
         // The connection closes with the shim, which may come before the answer.
         Ok(Ok(Reply::Done) | Err(_)) => {}
         Ok(Ok(reply)) => tracing::warn!(pid, ?reply, "a pod's shim does not want to end"),

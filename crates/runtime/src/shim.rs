@@ -139,7 +139,7 @@ fn set_up(directory: &Path) -> Result<Supervisor, ShimError> {
             rustix::mount::mount("shm", &path, "tmpfs", flags, options.as_c_str()),
         )?;
     }
-    let pause = if spec.shared_pid { Some(pause::spawn_pause()?) } else { None };
+    let pause = if spec.shared_pid { Some(pause::spawn_pause(directory)?) } else { None };
     let listener = step("listen on the socket", listen(directory))?;
     Ok(Supervisor {
         directory: directory.to_owned(),

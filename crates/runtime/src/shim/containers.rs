@@ -39,9 +39,16 @@ pub(super) enum Phase {
     Running,
     /// Ended; its exit record is on the disk.
     Exited,
+    /// Could not be built. It is forgotten as soon as its process has ended.
+    Abandoned,
 }
 
 impl Phase {
+    /// Nothing of it runs, or soon will not.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::Exited | Self::Abandoned)
+    }
+
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Creating(_) => "being created",
@@ -49,6 +56,7 @@ impl Phase {
             Self::Starting(_) => "starting",
             Self::Running => "running",
             Self::Exited => "ended",
+            Self::Abandoned => "not to be created",
         }
     }
 }
@@ -271,7 +279,7 @@ impl Container {
                 Progress::Started { asker }
             }
             Phase::Creating(_) => self.failed("its first process was killed while it was set up".to_owned()),
-            Phase::Created | Phase::Running | Phase::Exited => Progress::Nothing,
+            Phase::Created | Phase::Running | Phase::Exited | Phase::Abandoned => Progress::Nothing,
         }
     }
 
@@ -296,8 +304,12 @@ impl Container {
         self.status = None;
         self.failure = Some(message.clone());
         match self.phase {
-            Phase::Creating(asker) | Phase::Starting(asker) => Progress::Failed { asker, message },
-            Phase::Created | Phase::Running | Phase::Exited => Progress::Nothing,
+            Phase::Creating(asker) => {
+                self.phase = Phase::Abandoned;
+                Progress::Failed { asker, message }
+            }
+            Phase::Starting(asker) => Progress::Failed { asker, message },
+            Phase::Created | Phase::Running | Phase::Exited | Phase::Abandoned => Progress::Nothing,
         }
     }
 

@@ -214,13 +214,15 @@ impl Supervisor {
                 };
                 self.clients.reply(asker, reply);
             }
-            Call::Quit => {
-                let running =
-                    self.containers.values().any(|container| !matches!(container.phase, Phase::Exited));
-                let reply =
-                    if running { Reply::WrongState { state: "running".to_owned() } } else { Reply::Done };
-                self.quitting = !running;
-                self.clients.reply(asker, reply);
+            Call::Quit { kill } => {
+                let mut running =
+                    self.containers.values().filter(|container| !container.phase.is_over()).peekable();
+                if running.peek().is_some() && !kill {
+                    return self.clients.reply(asker, Reply::WrongState { state: "running".to_owned() });
+                }
+                running.for_each(Container::kill);
+                self.quitting = true;
+                self.clients.reply(asker, Reply::Done);
             }
         }
     }
@@ -380,7 +382,7 @@ impl Supervisor {
         self.advance_container(id);
         self.advance_container(id);
         let Some(container) = self.containers.get_mut(id) else { return };
-        if let Phase::Creating(_) = container.phase {
+        if matches!(container.phase, Phase::Creating(_) | Phase::Abandoned) {
             // It never was a container: the failure was reported, and its asker may try again under the same name.
             container.remove_cgroup();
             self.containers.remove(id);

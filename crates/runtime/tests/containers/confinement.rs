@@ -351,6 +351,14 @@ async fn shared_processes() {
     let status = node.ended(&second).await;
     let text = std::fs::read_to_string(&status.log_path).unwrap();
     assert!(text.contains("sleep 1000") && text.contains("sleep 1234"), "{text}");
+    // Through the process that keeps the namespace even a tracer finds nothing.
+    let mut tracer = shared("ls -A /proc/1/root/ | wc -l; grep CapEff /proc/1/status", "t/0.log");
+    security(&mut tracer).capabilities =
+        Some(Capability { add_capabilities: vec!["SYS_PTRACE".into()], ..Default::default() });
+    let tracer = node.launch(&sandbox, tracer).await;
+    let status = node.ended(&tracer).await;
+    let log = crate::node::read_log(std::path::Path::new(&status.log_path));
+    assert_eq!(texts(&log), ["0", "CapEff:\t0000000000000000"]);
     // What a container leaves behind ends with it, although its namespace goes on.
     node.stop(&first, 0).await;
     let third = node.launch(&sandbox, shared("cat /proc/[0-9]*/cmdline | tr '\\0' ' '", "c/0.log")).await;
