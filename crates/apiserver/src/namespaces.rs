@@ -72,9 +72,9 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
         },
     });
-    ensure(server, "services", "default", service)
-        .await
-        .map_err(|error| StartError::bootstrap("service default/kubernetes", &error))?;
+    let failed = |error| StartError::bootstrap("service default/kubernetes", &error);
+    ensure(server, "services", "default", service).await.map_err(failed)?;
+    renew_port(server, port).await.map_err(failed)?;
     let namespaces =
         core(server, "namespaces").map_err(|error| StartError::bootstrap("namespaces", &error))?;
     let listed = server.store.list(namespaces.collection(), None, None, None).map(|listing| listing.objects);
@@ -91,6 +91,21 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
     }))
     .await?;
     Ok(())
+}
+
+/// The server may listen elsewhere than the last time.
+async fn renew_port(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
+    let identity = Identity::admin();
+    let kind = core(server, "services")?;
+    let write = Write { server, kind, namespace: "default", identity: &identity, dry_run: false };
+    let make = |old: &Value| {
+        let mut object = old.clone();
+        if let Some(target) = object.pointer_mut("/spec/ports/0/targetPort") {
+            *target = json!(port);
+        }
+        Ok(Candidate { object, warnings: Vec::new(), keeps_version: false })
+    };
+    update_object(&write, "kubernetes", Part::Main, make).await.map(drop)
 }
 
 fn note_services(server: &Server) -> Result<(), ApiError> {

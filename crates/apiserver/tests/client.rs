@@ -411,6 +411,43 @@ async fn generated_names_and_dry_runs() {
 }
 
 #[tokio::test]
+async fn a_server_that_starts_again_keeps_everything_and_tells_its_new_address() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("state.db");
+    let mut versions = Vec::new();
+    for port in [1111, 2222] {
+        let store = store::Store::open(&path).expect("opens").store;
+        let config = apiserver::ApiServerConfig {
+            advertise: Some(([127, 0, 0, 1], port).into()),
+            authority_pem: Some(format!("authority {port}")),
+            ..apiserver::ApiServerConfig::default()
+        };
+        let server =
+            apiserver::ApiServer::new(config, store.clone(), std::sync::Arc::new(apiserver::NoNodes))
+                .await
+                .expect("starts");
+        let running = support::client_of(&server, Identity::admin());
+        let services: Api<Service> = Api::default_namespaced(running.clone());
+        let service = services.get("kubernetes").await.expect("there");
+        let ports = service.spec.and_then(|spec| spec.ports).expect("ports");
+        assert_eq!(
+            ports[0].target_port,
+            Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(port.into()))
+        );
+        let maps: Api<ConfigMap> = Api::default_namespaced(running);
+        let root = maps.get("kube-root-ca.crt").await.expect("there");
+        assert_eq!(root.data.expect("data")["ca.crt"], format!("authority {port}"));
+        if port == 1111 {
+            maps.create(&PostParams::default(), &typed(config_map("kept"))).await.expect("created");
+        }
+        let kept = maps.get("kept").await.expect("kept");
+        versions.push((kept.uid(), kept.resource_version()));
+        store.close().await;
+    }
+    assert_eq!(versions[0], versions[1]);
+}
+
+#[tokio::test]
 async fn stopping_the_server_ends_watches() {
     let mut running = Running::start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(running.tls_client().await);

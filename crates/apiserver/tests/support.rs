@@ -81,12 +81,7 @@ impl Running {
 
     /// A client over an in-memory connection.
     pub fn client(&self, identity: Identity) -> kube::Client {
-        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-            .build::<_, kube::client::Body>(self.server.in_memory(identity));
-        let base = http::Uri::from_static("http://in-memory");
-        let service =
-            ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
-        kube::Client::new(service, "default")
+        client_of(&self.server, identity)
     }
 
     /// A client over TLS.
@@ -132,6 +127,16 @@ impl Running {
     pub async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
         self.call("POST", path, &[("content-type", "application/json")], body.to_string().as_bytes()).await
     }
+}
+
+/// A client over in-memory connections.
+pub fn client_of(server: &ApiServer, identity: Identity) -> kube::Client {
+    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .build::<_, kube::client::Body>(server.in_memory(identity));
+    let base = http::Uri::from_static("http://in-memory");
+    let service =
+        ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
+    kube::Client::new(service, "default")
 }
 
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Request<Full<Bytes>> {
