@@ -33,7 +33,19 @@ pub(super) enum RunningError {
     /// The runtime of this command could not be started.
     #[error("the command could not be started")]
     Start(#[source] std::io::Error),
-    /// The API server refused, or could not be reached.
+    /// The API server refused.
+    #[error("the environment of pod {namespace}/{name} cannot be read: {message}")]
+    Refused {
+        /// Namespace of the pod.
+        namespace: String,
+        /// Name of the pod.
+        name: String,
+        /// What it says.
+        message: String,
+        /// HTTP status.
+        code: u16,
+    },
+    /// The API server could not be asked.
     #[error("the environment of pod {namespace}/{name} cannot be read")]
     Request {
         /// Namespace of the pod.
@@ -58,16 +70,12 @@ impl RunningError {
             }
             Self::Setup(_) => "check the certificates and the address in the kubeconfig".to_owned(),
             Self::Start(_) => "check the limits of this shell (ulimit -a)".to_owned(),
-            Self::Request { cause, .. } => match cause.as_ref() {
-                kube::Error::Api(status) if status.code == 404 => {
-                    "check the name and the namespace (-n); only a node of Coracle keeps this record"
-                        .to_owned()
-                }
-                kube::Error::Api(status) if status.code == 403 => {
-                    "the user of the kubeconfig may not read it".to_owned()
-                }
-                _ => "check that the API server of the kubeconfig runs".to_owned(),
-            },
+            Self::Refused { code: 404, .. } => {
+                "check the names and the namespace (-n); only a node of Coracle keeps this record".to_owned()
+            }
+            Self::Refused { code: 403, .. } => "the user of the kubeconfig may not read it".to_owned(),
+            Self::Refused { .. } => "the message is the API server's".to_owned(),
+            Self::Request { .. } => "check that the API server of the kubeconfig runs".to_owned(),
         }
     }
 }
@@ -86,10 +94,14 @@ async fn ask(question: &Question<'_>) -> Result<EnvironmentRecord, RunningError>
         .map_err(|cause| RunningError::Kubeconfig(Box::new(cause)))?;
     let namespace = question.namespace.unwrap_or(&config.default_namespace).to_owned();
     let client = kube::Client::try_from(config).map_err(|cause| RunningError::Setup(Box::new(cause)))?;
-    let refused = |cause| RunningError::Request {
-        namespace: namespace.clone(),
-        name: name.to_owned(),
-        cause: Box::new(cause),
+    let refused = |cause| {
+        let (namespace, name) = (namespace.clone(), name.to_owned());
+        match cause {
+            kube::Error::Api(status) => {
+                RunningError::Refused { namespace, name, message: status.message.clone(), code: status.code }
+            }
+            cause => RunningError::Request { namespace, name, cause: Box::new(cause) },
+        }
     };
     let request = Request::get(path(&namespace, name, question))
         .body(Vec::new())
