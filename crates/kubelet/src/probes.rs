@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use lifecycle::{
     ContainerHealth, ContainerPhase, ProbeCounter, ProbeKind, ProbeTiming, RuntimePod, pod_container,
@@ -152,6 +153,8 @@ impl Prober {
                 self.agent.container_event(&self.pod, name, EventType::Warning, event::UNHEALTHY, message);
                 counter.note(false)
             }
+            // A probe that met the end of its container says nothing about it.
+            Err(ProbeFailure::Unknown(_)) if !self.is_running().await => None,
             Err(ProbeFailure::Unknown(error)) => {
                 let message =
                     format!("{} probe errored and resulted in unknown state: {error}", kind.title());
@@ -160,6 +163,13 @@ impl Prober {
                 None
             }
         }
+    }
+
+    async fn is_running(&self) -> bool {
+        let request = v1::ContainerStatusRequest { container_id: self.id.clone(), verbose: false };
+        let answer = self.agent.runtime.container_status(request).await;
+        let status = answer.ok().and_then(|answer| answer.into_inner().status);
+        status.is_some_and(|status| status.state == v1::ContainerState::ContainerRunning as i32)
     }
 
     /// Answers whether the probe goes on.

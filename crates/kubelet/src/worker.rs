@@ -275,9 +275,8 @@ impl PodWorker {
         }
         let change = StatusChange { pod: &self.pod, from: current, to: &status };
         match write_status(&self.agent.client, change).await? {
-            StatusWritten::Written => self.written = Some(status),
-            // The watch will say so too; until then there is nobody to tell.
-            StatusWritten::Gone => self.written = Some(status),
+            // That the object is gone the watch will say too; until then there is nobody to tell.
+            StatusWritten::Written | StatusWritten::Gone => self.written = Some(status),
         }
         Ok(())
     }

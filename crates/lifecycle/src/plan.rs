@@ -98,8 +98,6 @@ pub enum Action {
         /// Identifier of the runtime.
         id: String,
     },
-    /// Say that the pod was active for too long: event `DeadlineExceeded`.
-    AnnounceDeadline,
     /// Take volumes down: nothing of the pod runs any more.
     ClearVolumes,
     /// Write the last status, delete the object, remove containers, sandboxes and everything on disk.

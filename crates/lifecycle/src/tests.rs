@@ -152,7 +152,6 @@ fn word(action: &Action) -> String {
         Action::AnnounceBackOff { name, .. } => format!("back-off {name}"),
         Action::StopContainer { id, grace_seconds, .. } => format!("stop {id} in {grace_seconds}"),
         Action::RemoveContainer { id } => format!("remove {id}"),
-        Action::AnnounceDeadline => "deadline".to_owned(),
         Action::ClearVolumes => "clear".to_owned(),
         Action::Forget => "forget".to_owned(),
     }

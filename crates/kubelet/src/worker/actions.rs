@@ -50,7 +50,6 @@ impl PodWorker {
                 Ok(self.stop_container(id, name, reason, *grace_seconds))
             }
             Action::RemoveContainer { id } => self.remove_container(id).await,
-            Action::AnnounceDeadline => Ok(Acted::Nothing),
             Action::ClearVolumes => self.clear_volumes().await,
             Action::Forget => self.forget().await,
         }
