@@ -6,6 +6,10 @@
 //! The child is a copy of the shim: it closes what it does not need before it does anything else, and makes itself
 //! untraceable before it comes near a namespace that others are in.
 
+// Why this is our own and no library: the last steps (user, filters, capabilities, environment in order), the gate between
+// create and start, terminals, and clamping what the machine lacks (no control groups at all, among others) must be ours
+// in any case, and a fork of the shim needs no second program to be loaded.
+
 mod console;
 mod error;
 mod filesystems;

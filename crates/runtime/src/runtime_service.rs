@@ -12,7 +12,8 @@ use tonic::{Request, Response, Status};
 
 use crate::call_error::CallError;
 use crate::compose::limits;
-use crate::launch::files;
+use crate::container::Container;
+use crate::launch::{LaunchSpec, ProcessRecord, files};
 use crate::runtime::{Runtime, now};
 use crate::state_files;
 use crate::status;
@@ -22,6 +23,13 @@ type Answer<T> = Result<Response<T>, Status>;
 
 fn required<T>(value: Option<T>, field: &'static str) -> Result<T, CallError> {
     value.ok_or(CallError::Missing { field })
+}
+
+fn details<T: serde::de::DeserializeOwned>(container: &Container, file: &str) -> Option<T> {
+    state_files::read_json(&container.directory.join(file)).unwrap_or_else(|error| {
+        tracing::warn!(container = %container.record.id, %error, "details of a container cannot be read");
+        None
+    })
 }
 
 fn seconds(value: i64) -> Duration {
@@ -245,13 +253,12 @@ impl RuntimeService for Runtime {
     ) -> Answer<v1::ContainerStatusResponse> {
         let request = request.into_inner();
         let container = self.state.container(&request.container_id)?;
-        let process =
-            state_files::read_json(&container.directory.join(files::PROCESS)).map_err(CallError::from)?;
+        // Damaged details must not hide that a container runs, or how it ended.
+        let process: Option<ProcessRecord> = details(&container, files::PROCESS);
         let mut status = status::container_status(&container);
         status.user = process.as_ref().map(status::container_user);
         let info = if request.verbose {
-            let launch =
-                state_files::read_json(&container.directory.join(files::LAUNCH)).map_err(CallError::from)?;
+            let launch: Option<LaunchSpec> = details(&container, files::LAUNCH);
             status::container_info(&container, launch.as_ref(), process.as_ref())
         } else {
             BTreeMap::new()

@@ -120,8 +120,11 @@ fn groups_left(directory: &Path) -> Vec<PathBuf> {
 fn machine_namespace() -> OwnedFd {
     let made = std::thread::spawn(|| {
         nix::sched::unshare(CloneFlags::CLONE_NEWNET).expect("root may");
-        let loopback = Command::new("ip").args(["link", "set", "lo", "up"]).status();
-        assert!(loopback.is_ok_and(|status| status.success()), "these tests need the program `ip`");
+        let switch_on = |program: &str, first: &[&str]| {
+            let status = Command::new(program).args(first).args(["link", "set", "lo", "up"]).status();
+            status.is_ok_and(|status| status.success())
+        };
+        assert!(switch_on("ip", &[]) || switch_on("busybox", &["ip"]), "these tests need `ip` or `busybox`");
         fs::File::open("/proc/thread-self/ns/net").expect("its file").into()
     });
     made.join().expect("a namespace")
