@@ -371,7 +371,7 @@ impl PodWorker {
         Ok(Acted::Done)
     }
 
-    /// The last status, the end of the object, and then of everything that the node holds for it. Each step can be repeated:
+    /// The last status, the end of everything that the node holds for the pod, and of its object. Each step can be repeated:
     /// an agent that ends in between begins again at the first.
     async fn forget(&mut self) -> Result<Acted, TurnError> {
         self.look_again().await?;
@@ -380,9 +380,6 @@ impl PodWorker {
         }
         self.agent.events.flush().await;
         self.show_status().await?;
-        if !self.memory.vanished {
-            delete_finally(&self.agent.client, &self.pod).await?;
-        }
         let runtime = self.agent.runtime.clone();
         for container in &self.runtime.containers {
             let request = v1::RemoveContainerRequest { container_id: container.id.clone() };
@@ -398,11 +395,15 @@ impl PodWorker {
             metadata.name.as_deref().unwrap_or_default(),
             &self.uid,
         );
-        let removed = crate::files::remove_dir_all(&logs).and_then(|()| self.agent.store.remove(&self.uid));
-        removed.map_err(|source| TurnError::FileSystem {
-            action: "the pod's directory cannot be removed",
-            source,
-        })?;
+        let failed =
+            |source| TurnError::FileSystem { action: "the pod's directory cannot be removed", source };
+        crate::files::remove_dir_all(&logs).map_err(failed)?;
+        // Whoever sees the object gone may rely on everything else being gone, but for what is remembered of it: that goes
+        // last, so that an agent that ends here knows what it was about.
+        if !self.memory.vanished {
+            delete_finally(&self.agent.client, &self.pod).await?;
+        }
+        self.agent.store.remove(&self.uid).map_err(failed)?;
         Ok(Acted::Gone)
     }
 }
