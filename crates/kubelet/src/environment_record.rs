@@ -68,6 +68,9 @@ fn compose(
     Some(kept)
 }
 
+/// How a value is shown that nobody may see.
+const MASK: &str = "****";
+
 /// What the process really has wins over what should have been: order, names and values are those of the runtime. A variable
 /// that the resolution knows with that value keeps its origin; any other one is the runtime's own.
 fn correct(kept: &mut KeptRecord, actual: &[(String, String)]) {
@@ -81,6 +84,11 @@ fn correct(kept: &mut KeptRecord, actual: &[(String, String)]) {
     for (name, value) in actual {
         let (revealed, masked) = match known.remove(name) {
             Some((revealed, masked)) if revealed.value.as_ref() == Some(value) => (revealed, masked),
+            // Never so far; but what came from a Secret stays hidden, whatever the runtime says of it.
+            Some((revealed, masked)) if masked.state == State::Masked => {
+                let shown = VariableRecord { value: Some(value.clone()), display: value.clone(), ..revealed };
+                (shown, VariableRecord { display: MASK.to_owned(), ..masked })
+            }
             Some(_) | None => {
                 let own = VariableRecord {
                     name: name.clone(),

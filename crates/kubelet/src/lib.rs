@@ -117,6 +117,17 @@ impl KubeletHandle {
     }
 }
 
+/// Takes down every volume below the directory of an agent that does not run any more, and removes the directory: the end of a
+/// throwaway node. Blocks on the file system; nothing to remove is no error.
+///
+/// # Errors
+///
+/// What the system says of a mount or a file that cannot be taken away.
+pub fn remove_everything(root_dir: &std::path::Path) -> std::io::Result<()> {
+    volumes::unmount_below(root_dir)?;
+    files::remove_dir_all(root_dir)
+}
+
 /// Starts a node agent on the current tokio runtime. It ends when `shutdown` does; its pods go on.
 ///
 /// # Errors

@@ -166,5 +166,10 @@ pub(crate) fn tear_down(dirs: &PodDirs) -> io::Result<()> {
     crate::files::remove_dir_all(&dirs.volumes())
 }
 
+/// Takes down everything that is mounted below a directory. Blocks on the file system.
+pub(crate) fn unmount_below(dir: &std::path::Path) -> io::Result<()> {
+    mount_table::unmount_below(dir)
+}
+
 #[cfg(test)]
 mod tests;
