@@ -9,16 +9,17 @@ use std::pin::pin;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME"},"spec":{"restartPolicy":"Never","terminationGracePeriodSeconds":0,
-"containers":[{"name":"c","image":"coracle.dev/host","command":["/bin/sleep","1000"]}]}}"#;
+"containers":[{"name":"c","image":"coracle.dev/host","command":["/bin/sh","-c","trap 'exit 0' TERM; sleep 1000 & wait"]}]}}"#;
 
 fn main() -> ExitCode {
-    let binary = std::env::args().nth(1).map_or_else(|| PathBuf::from("target/release/coracle"), PathBuf::from);
+    let binary =
+        std::env::args().nth(1).map_or_else(|| PathBuf::from("target/release/coracle"), PathBuf::from);
     let runs = std::env::args().nth(2).and_then(|text| text.parse().ok()).unwrap_or(20);
     match measure(&binary, runs) {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,7 +45,10 @@ fn measure(binary: &Path, runs: usize) -> Outcome<()> {
     print("up, start to ready, empty directory", starts);
     let data = place.path().join("run");
     let manifest = place.path().join("pod.json");
-    std::fs::write(&manifest, POD.replace("NAME", "first").replace("[\"/bin/sleep\",\"1000\"]", "[\"/bin/echo\",\"here\"]"))?;
+    std::fs::write(
+        &manifest,
+        POD.replace("NAME", "first").replace("trap 'exit 0' TERM; sleep 1000 & wait", "echo here"),
+    )?;
     let (mut first, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..runs {
         let started = Instant::now();
@@ -64,7 +68,11 @@ fn measure(binary: &Path, runs: usize) -> Outcome<()> {
     print("run, start to first output", first);
     print("run, start to end", whole);
     let node = Node::up(binary, &place.path().join("pods"))?;
-    println!("idle node: {} KiB proportional, {} KiB private", node.memory("Pss:")?, node.memory("Private_Dirty:")?);
+    println!(
+        "idle node: {} KiB proportional, {} KiB private",
+        node.memory("Pss:")?,
+        node.memory("Private_Dirty:")?
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(pods(&node, runs))
 }
@@ -108,7 +116,9 @@ async fn pods(node: &Node, runs: usize) -> Outcome<()> {
 }
 
 async fn wait(
-    changes: &mut std::pin::Pin<&mut impl futures::Stream<Item = Result<watcher::Event<Pod>, watcher::Error>>>,
+    changes: &mut std::pin::Pin<
+        &mut impl futures::Stream<Item = Result<watcher::Event<Pod>, watcher::Error>>,
+    >,
     condition: impl Fn(&watcher::Event<Pod>) -> bool,
 ) -> Outcome<()> {
     let seen = async {
@@ -125,7 +135,14 @@ async fn wait(
 fn print(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1000.0;
-    println!("{what}: min {:.1} p50 {:.1} p95 {:.1} max {:.1} ms (n={})", at(0.0), at(0.5), at(0.95), at(1.0), times.len());
+    println!(
+        "{what}: min {:.1} p50 {:.1} p95 {:.1} max {:.1} ms (n={})",
+        at(0.0),
+        at(0.5),
+        at(0.95),
+        at(1.0),
+        times.len()
+    );
 }
 
 struct Node {
@@ -144,7 +161,8 @@ impl Node {
             .spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-        let kubeconfig = line.trim().strip_prefix("export KUBECONFIG=").ok_or("the node did not become ready")?.into();
+        let kubeconfig =
+            line.trim().strip_prefix("export KUBECONFIG=").ok_or("the node did not become ready")?.into();
         Ok(Self { child, kubeconfig, data: data.to_owned() })
     }
 
@@ -154,21 +172,30 @@ impl Node {
 
     /// Private memory of the process that stands for a pod of this node.
     fn shim_memory(&self) -> Outcome<u64> {
+        let shim = self.shims().next().ok_or("there is no shim")?;
+        Ok(row_of(shim, "Private_Dirty:")? + row_of(shim, "Private_Clean:")?)
+    }
+
+    /// The processes that stand for the pods of this node.
+    fn shims(&self) -> impl Iterator<Item = u32> {
         let data = self.data.to_string_lossy().into_owned();
-        for entry in std::fs::read_dir("/proc")?.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command).into_owned();
-            if pid != self.child.id() && command.contains("shim") && command.contains(&data) {
-                return Ok(row_of(pid, "Private_Dirty:")? + row_of(pid, "Private_Clean:")?);
-            }
-        }
-        Err("there is no shim".into())
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.filter_map(move |entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let command = String::from_utf8_lossy(&command);
+            (command.contains("\0shim\0") && command.contains(&data)).then_some(pid)
+        })
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
+        // Pods outlive their node, so it ends only when the last one is gone.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.shims().next().is_some() && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
     }

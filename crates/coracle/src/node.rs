@@ -132,7 +132,7 @@ impl Node {
                 EnvFileMounts::InitOnly => admission::EnvFileMounts::InitOnly,
             },
             advertise: address,
-            hosts: config.names.clone(),
+            hosts: config.names.iter().cloned().chain([config.node_name.clone()]).collect(),
             authority_pem: Some(authority.certificate_pem().to_owned()),
             ..ApiServerConfig::default()
         };

@@ -228,7 +228,8 @@ async fn take_away(node: &Node, with_grace: bool) {
         let (Some(name), Some(namespace)) = (pod.metadata.name, pod.metadata.namespace) else { continue };
         let grace = pod.spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
         longest = longest.max(grace);
-        let params = if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
+        let params =
+            if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
         let namespaced = Api::<Pod>::namespaced(node.client.clone(), &namespace);
         // Whatever does not go by itself is taken down with the node.
         let _ = namespaced.delete(&name, &params).await;

@@ -171,22 +171,6 @@ pub fn spawn_kubelet(
     Ok(KubeletHandle { interface: HttpInterface { agent, pods } })
 }
 
-/// Takes away what the pods of an ended agent left in its directory: mounts first, then files.
-///
-/// For a throwaway node whose containers are gone. Nothing outside of `root_dir` is touched.
-///
-/// # Errors
-///
-/// The first mount or file that cannot be taken away; what it belongs to stays as it is.
-pub fn clear_pods(root_dir: &std::path::Path) -> std::io::Result<()> {
-    let store = pod_store::PodStore::new(root_dir);
-    for uid in store.known_uids() {
-        volumes::tear_down(&config::PodDirs::new(root_dir, &uid))?;
-        store.remove(&uid)?;
-    }
-    Ok(())
-}
-
 /// Waits for the runtime, then does everything else.
 async fn work(agent: SharedAgent, pods: PodsHandle) {
     let version = runtime_version(&agent).await;

@@ -115,7 +115,7 @@ pub(super) async fn remove_pods(runtime: &Runtime) {
 
 /// Unmounts and removes the volumes of pods that are gone.
 pub(super) fn clear_volumes(directory: &Path) {
-    if let Err(error) = kubelet::clear_pods(&directory.join("kubelet")) {
+    if let Err(error) = kubelet::remove_everything(&directory.join("kubelet")) {
         tracing::warn!(%error, "volumes of a throwaway node could not be taken away");
     }
 }
