@@ -114,13 +114,17 @@ pub(crate) async fn start_container(
     stop: impl Future<Output = ()>,
 ) -> Result<StartRecord, StartContainerError> {
     let StartRequest { pod, container, attempt, .. } = request;
+    let mut lap = Lap::start();
     let image = ensure_image(agent, pod, container, cancelled).await?;
+    lap.done("the image is there");
     let configured =
         configure(agent, ConfigRequest { pod, container, attempt, image: &image, pod_ips: request.pod_ips })
             .await?;
     announce_findings(agent, pod, container, &configured.resolved.resolution.findings);
     make_log_dir(agent, pod, container);
+    lap.done("the container is configured");
     let id = create(agent, &request, configured.config.clone()).await?;
+    lap.done("the container is created");
     agent.container_event(pod, &container.name, EventType::Normal, event::CREATED, "Container created");
     let record = start_record(container, attempt, &image, &id);
     let start = v1::StartContainerRequest { container_id: id.clone() };
@@ -128,10 +132,26 @@ pub(crate) async fn start_container(
         return Err(StartContainerError::Run { message: status.message().to_owned(), record });
     }
     agent.container_event(pod, &container.name, EventType::Normal, event::STARTED, "Container started");
+    lap.done("the container is started");
     environment_record::save(agent, pod, container, &id, &image, configured).await;
+    lap.done("the record is kept");
     match post_start(agent, &request, &id, stop).await {
         Ok(()) => Ok(record),
         Err(error) => Err(StartContainerError::PostStart { message: error.to_string(), record }),
+    }
+}
+
+/// How long each step of a start took, for the node's own log at level debug.
+struct Lap(std::time::Instant);
+
+impl Lap {
+    fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    fn done(&mut self, step: &str) {
+        tracing::debug!(took = ?self.0.elapsed(), "{step}");
+        self.0 = std::time::Instant::now();
     }
 }
 

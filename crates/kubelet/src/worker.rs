@@ -156,7 +156,9 @@ impl PodWorker {
 
     async fn turn(&mut self) -> Result<Next, TurnError> {
         self.read_news().await;
+        let began = std::time::Instant::now();
         self.look().await?;
+        tracing::debug!(pod = self.name(), took = ?began.elapsed(), "looked at the runtime");
         let now = clock::now();
         self.memory.note_accepted(now);
         if self.memory.note_deadline(&self.pod, &self.runtime, now) {
@@ -171,11 +173,16 @@ impl PodWorker {
         let plan = lifecycle::plan(self.view());
         // Before a pod is forgotten its last status is written there, after its events.
         if !plan.actions.contains(&Action::Forget) {
+            let began = std::time::Instant::now();
             self.show_status().await?;
+            tracing::debug!(pod = self.name(), took = ?began.elapsed(), "showed the status");
         }
         let mut acted = false;
         for action in &plan.actions {
-            match self.act(action).await? {
+            let began = std::time::Instant::now();
+            let outcome = self.act(action).await?;
+            tracing::debug!(pod = self.name(), took = ?began.elapsed(), ?action, ?outcome, "acted");
+            match outcome {
                 actions::Acted::Done => acted = true,
                 actions::Acted::Nothing => {}
                 actions::Acted::Gone => return Ok(Next::Gone),
