@@ -77,7 +77,7 @@ fn measure(binary: &Path, runs: usize) -> Outcome<()> {
     runtime.block_on(pods(&node, runs))
 }
 
-/// Creates and deletes pods one after the other; a watch says when each runs and when it is gone.
+/// Creates pods one after the other, then deletes them so; a watch says when each runs and when it is gone.
 async fn pods(node: &Node, runs: usize) -> Outcome<()> {
     let config = kube::Config::from_custom_kubeconfig(
         kube::config::Kubeconfig::read_from(&node.kubeconfig)?,
@@ -104,10 +104,16 @@ async fn pods(node: &Node, runs: usize) -> Outcome<()> {
         if number == 0 {
             println!("shim of one pod: {} KiB private", node.shim_memory()?);
         }
+    }
+    for number in 0..runs {
+        let name = format!("p{number}");
         let started = Instant::now();
         pods.delete(&name, &DeleteParams::default().grace_period(0)).await?;
-        wait(&mut changes, |event| matches!(event, watcher::Event::Delete(pod) if pod.metadata.name.as_deref() == Some(&name)))
-            .await?;
+        wait(
+            &mut changes,
+            |event| matches!(event, watcher::Event::Delete(pod) if pod.metadata.name.as_deref() == Some(&name)),
+        )
+        .await?;
         gone.push(started.elapsed());
     }
     print("pod, create to Running seen by a watch", running);

@@ -36,6 +36,35 @@ pub(crate) enum CgroupWarning {
     CannotMake { path: String, error: String },
 }
 
+/// Lets the kernel do early what makes the first move of a process between groups slow.
+///
+/// Such a move waits until every processor has passed a quiet state (8 to 16 ms were measured), unless another move was
+/// made within the last 10 ms or so. Moving this process to the group where it is already changes nothing but that, so
+/// whoever is about to start a container has it done beside the other preparations. What is refused is not needed.
+pub(crate) fn anticipate_moves(layout: &CgroupLayout) {
+    let Some(mount) = layout.mount_of(ANTICIPATED) else { return };
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let is_version2 = matches!(layout, CgroupLayout::Version2 { .. });
+    if let Some(path) = own_group(&groups, if is_version2 { "" } else { ANTICIPATED }) {
+        let processes = mount.join(path.trim_start_matches('/')).join("cgroup.procs");
+        let _ = fs::write(processes, std::process::id().to_string());
+    }
+}
+
+/// A controller that every machine with limits has. The wait is the same for all of them.
+const ANTICIPATED: &str = "pids";
+
+/// The group of a process in the hierarchy of a controller, from the text of its `/proc/PID/cgroup`.
+fn own_group<'g>(groups: &'g str, controller: &str) -> Option<&'g str> {
+    groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let controllers = parts.next()?;
+        controllers.split(',').any(|one| one == controller).then_some(())?;
+        // A group outside of what this process may see is written with `..`.
+        parts.next().filter(|path| !path.contains("/.."))
+    })
+}
+
 /// One control group: the same relative path below every hierarchy that matters.
 #[derive(Debug, Clone)]
 pub(crate) struct Cgroup {
@@ -338,6 +367,16 @@ fn remove_tree(directory: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_group_of_a_process_is_found_by_its_controller() {
+        let groups = "8:pids:/a\n4:cpu,cpuacct:/b:c\n1:name=systemd:/\n0::/d\n9:memory:/../x\n";
+        assert_eq!(own_group(groups, "pids"), Some("/a"));
+        assert_eq!(own_group(groups, "cpuacct"), Some("/b:c"));
+        assert_eq!(own_group(groups, ""), Some("/d"));
+        assert_eq!(own_group(groups, "memory"), None, "outside of what this process may see");
+        assert_eq!(own_group(groups, "blkio"), None);
+    }
 
     #[test]
     fn a_path_cannot_climb() {

@@ -33,6 +33,7 @@ impl Runtime {
         if config.metadata.is_none() {
             return Err(CallError::Missing { field: "config.metadata" });
         }
+        self.state.anticipate_moves();
         let wanted = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
         let image = self.state.images.find(&wanted)?.ok_or(CallError::NoImage { image: wanted })?;
         let id = new_id();

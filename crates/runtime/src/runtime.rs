@@ -185,6 +185,12 @@ impl RuntimeState {
         }
     }
 
+    /// A container is about to be made: what is slow about its first step passes meanwhile.
+    pub(crate) fn anticipate_moves(&self) {
+        let layout = self.layout.clone();
+        tokio::task::spawn_blocking(move || crate::cgroup::anticipate_moves(&layout));
+    }
+
     pub(crate) fn cgroup(&self, path: &str) -> Cgroup {
         Cgroup::at(self.layout.clone(), path)
     }

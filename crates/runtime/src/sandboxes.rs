@@ -51,6 +51,7 @@ impl Runtime {
         if config.metadata.is_none() {
             return Err(CallError::Missing { field: "config.metadata" });
         }
+        self.state.anticipate_moves();
         let id = new_id();
         let directory = self.state.sandboxes_directory().join(&id);
         match self.build_sandbox(&id, &directory, config).await {

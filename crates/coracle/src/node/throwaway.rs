@@ -68,11 +68,11 @@ pub(super) async fn clear_abandoned(base: &Path) {
     let Ok(entries) = std::fs::read_dir(crate::run::runs_dir(base)) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let Ok(Some(_lock)) = lock(&path) else { continue };
-        if path.join("runtime").exists() {
-            if let Err(error) = clear(base, &path).await {
-                tracing::warn!(directory = %path.display(), error, "an abandoned node could not be cleared");
-                continue;
-            }
+        if path.join("runtime").exists()
+            && let Err(error) = clear(base, &path).await
+        {
+            tracing::warn!(directory = %path.display(), error, "an abandoned node could not be cleared");
+            continue;
         }
         remove_tree(&path);
     }
