@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use api::FeatureGates;
 use environment::{Reveal, Severity};
 
-use crate::input::{Input, InputError};
+use crate::input::{Input, InputError, InputObject};
 use explain::{Explanation, Settings};
 
 /// Arguments of `coracle env`.
@@ -169,6 +169,15 @@ fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
         }
     }
     Ok(explanation)
+}
+
+/// Where the value stands that keeps an object from being what its kind says, and what to do about it.
+///
+/// The API names such a value without indices; this finds it in the file.
+pub(crate) fn mistake_place(input: &Input, object: &InputObject) -> Option<(String, String)> {
+    let mistake = decode::decode(object).err()?;
+    let mark = mistake.span.start;
+    Some((format!("{}:{}:{}", input.files[object.file].name, mark.line, mark.column), mistake.hint))
 }
 
 /// Prints everything and decides the exit status.

@@ -195,11 +195,16 @@ impl Node {
             .hint("check the disk; nothing that was acknowledged is lost, and the node can be started again")
     }
 
-    /// Ends a node that stays; its pods go on.
+    /// Ends a node that stays; its pods go on. Without pods, its network has no use until the next start: it goes as well.
     pub(crate) async fn stop(mut self) {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
         while self.tasks.join_next().await.is_some() {}
+        if throwaway::sandboxes(&self.runtime).await.is_ok_and(|sandboxes| sandboxes.is_empty())
+            && let Err(error) = self.network.cleanup().await
+        {
+            tracing::warn!(%error, "the network of the node could not be taken away");
+        }
         self.store.close().await;
     }
 

@@ -162,15 +162,15 @@ async fn lives(
     report: &Arc<Report>,
 ) -> Result<BTreeMap<PodKey, Standing>, Failure> {
     let pods = create::create(&node.client, input, plan, report).await.map_err(|error| match &error {
-        create::CreateError::Refused { place, message, code } => {
+        create::CreateError::Refused { place, message, hint, code } => {
             let status = if *code < 500 { INPUT } else { CANNOT_START };
             let failure = Failure::text(status, report::printable(message)).place(place.clone());
-            if message.contains("cannot unmarshal") && message.contains("of type string") {
-                failure.hint("quote the value, so that it is a string")
-            } else if message.contains("unknown field") {
-                failure.hint("check the spelling of the field and its indentation")
-            } else {
-                failure.hint("nothing of the input was started")
+            match hint {
+                Some(hint) => failure.hint(hint.clone()),
+                None if message.contains("unknown field") => {
+                    failure.hint("check the spelling of the field and its indentation")
+                }
+                None => failure.hint("mend the object there; nothing of the input was started"),
             }
         }
         create::CreateError::Unreachable(_) => Failure::new(CANNOT_START, &error),

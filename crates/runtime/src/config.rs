@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct RuntimeConfig {
     /// Holds sandboxes and containers; made when missing. Belongs to one runtime at a time.
     pub data_dir: PathBuf,
-    /// What is executed as a pod's shim: a program that calls [`crate::reexec`] first. This one when `None`.
+    /// What is executed as a pod's shim: a program that calls [`crate::reexec()`] first. This one when `None`.
     pub shim_program: Option<PathBuf>,
     /// Control group below which pods get theirs when the kubelet names none. From the data directory when `None`.
     pub cgroup_root: Option<String>,

@@ -1,6 +1,6 @@
 //! The container runtime: a CRI server over a shim for each pod.
 //!
-//! The daemon ([`Runtime`]) keeps the register and answers calls; one shim a pod ([`reexec`]) holds the pod's namespaces,
+//! The daemon ([`Runtime`]) keeps the register and answers calls; one shim a pod ([`reexec()`]) holds the pod's namespaces,
 //! forks the containers' first processes, writes logs and keeps exit codes; a forked child builds the container around
 //! itself and becomes its program. The daemon may die at any moment: the next [`Runtime::open`] adopts what runs.
 //!

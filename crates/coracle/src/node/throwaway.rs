@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cri::v1::{ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest};
+use cri::v1::{ListPodSandboxRequest, PodSandbox, RemovePodSandboxRequest, StopPodSandboxRequest};
 use images::ImageStore;
 use network::{Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
@@ -88,11 +88,17 @@ async fn clear(base: &Path, path: &Path) -> Result<(), String> {
     network.cleanup().await.map_err(|error| error.to_string())
 }
 
+/// The sandboxes of a runtime.
+pub(super) async fn sandboxes(runtime: &Runtime) -> Result<Vec<PodSandbox>, tonic::Status> {
+    let (client, _) = cri::in_process(runtime.clone(), runtime.clone());
+    Ok(client.clone().list_pod_sandbox(ListPodSandboxRequest::default()).await?.into_inner().items)
+}
+
 /// Stops and removes every sandbox of a runtime, with the containers in it, at once.
 pub(super) async fn remove_pods(runtime: &Runtime) {
-    let (mut client, _) = cri::in_process(runtime.clone(), runtime.clone());
-    let listed = match client.list_pod_sandbox(ListPodSandboxRequest::default()).await {
-        Ok(listed) => listed.into_inner().items,
+    let (client, _) = cri::in_process(runtime.clone(), runtime.clone());
+    let listed = match sandboxes(runtime).await {
+        Ok(listed) => listed,
         Err(status) => {
             tracing::warn!(%status, "the pods of a throwaway node cannot be listed");
             return;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::follow::PodKey;
 use super::plan::Plan;
 use super::report::{Happening, Report};
+use crate::env;
 use crate::input::Input;
 
 /// Why an object was not created.
@@ -19,6 +20,8 @@ pub(crate) enum CreateError {
         place: String,
         /// What the API says.
         message: String,
+        /// What to do, if it is known.
+        hint: Option<String>,
         /// HTTP status.
         code: u16,
     },
@@ -43,7 +46,7 @@ pub(crate) async fn create(
         let answer = post(client, "/api/v1/namespaces", &body).await?;
         if let Some(message) = answer.refusal() {
             let place = input.files.first().map(|file| file.name.clone()).unwrap_or_default();
-            return Err(CreateError::Refused { place, message, code: answer.code });
+            return Err(CreateError::Refused { place, message, hint: None, code: answer.code });
         }
         report.tell(&Happening::Created { kind: "Namespace", namespace: None, name: namespace });
     }
@@ -56,12 +59,13 @@ pub(crate) async fn create(
             report.tell(&Happening::Warning { object: &shown, message });
         }
         if let Some(message) = answer.refusal() {
-            let field = answer.field().unwrap_or("metadata.name");
-            return Err(CreateError::Refused {
-                place: input.place(object, field),
-                message,
-                code: answer.code,
-            });
+            let mistake =
+                if message.contains("cannot unmarshal") { env::mistake_place(input, object) } else { None };
+            let (place, hint) = match mistake {
+                Some((place, hint)) => (place, Some(hint)),
+                None => (input.place(object, answer.field().unwrap_or("metadata.name")), None),
+            };
+            return Err(CreateError::Refused { place, message, hint, code: answer.code });
         }
         let name = answer.body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         report.tell(&Happening::Created {
