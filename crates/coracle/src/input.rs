@@ -203,7 +203,7 @@ mod tests {
         let seen =
             input.objects.iter().map(|each| (each.kind.as_str(), each.name.as_str())).collect::<Vec<_>>();
         assert_eq!(seen, [("Pod", "a"), ("Service", "b-*"), ("Secret", "")]);
-        assert_eq!(input.place(&input.objects[0], "metadata.namespace"), "f.yaml:4:32");
+        assert_eq!(input.place(&input.objects[0], "metadata.namespace"), "f.yaml:4:34");
     }
 
     #[test]
