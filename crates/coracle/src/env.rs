@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use api::FeatureGates;
 use environment::{Reveal, Severity};
 
+use crate::failure::{Failure, INPUT};
 use crate::input::{Input, InputError, InputObject};
 use explain::{Explanation, Settings};
 
@@ -188,8 +189,18 @@ fn finish(args: &EnvArgs, explanation: &Explanation, colour: bool) -> ExitCode {
         OutputForm::Yaml => output::yaml(explanation),
         OutputForm::Dotenv => dotenv::render(explanation),
     };
-    // A closed pipe (`| head`) is no failure of ours.
-    let _ = std::io::Write::write_all(&mut anstream::stdout(), text.as_bytes());
+    let mut out = anstream::stdout();
+    let written =
+        std::io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| std::io::Write::flush(&mut out));
+    // A closed pipe (`| head`) is no failure of ours; a full disk is.
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        return Failure::text(INPUT, format!("the output cannot be written: {error}"))
+            .place("standard output")
+            .hint("check where it is redirected to")
+            .report();
+    }
     let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     for mistake in &explanation.mistakes {
         anstream::eprintln!("{}", mistake.render(colour));

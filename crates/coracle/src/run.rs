@@ -28,6 +28,9 @@ const INTERRUPTED: u8 = 130;
 /// How long objects may take to disappear beyond their grace period, before the node is taken down around them.
 const REMOVAL: Duration = Duration::from_secs(15);
 
+/// How long the ends of logs are waited for after the last pod is gone.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Arguments of `coracle run`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -119,10 +122,11 @@ async fn session(
 ) -> Result<u8, Failure> {
     let mut interrupts = Interrupts::listen()?;
     let node = Node::start(config).await?;
+    let mut lives = Box::pin(lives(args, input, plan, &node, report));
     let ended = tokio::select! {
         biased;
         () = interrupts.next() => Ok(None),
-        ended = lives(args, input, plan, &node, report) => ended.map(Some),
+        ended = &mut lives => ended.map(Some),
     };
     let status = match &ended {
         Ok(Some(ends)) => {
@@ -141,11 +145,23 @@ async fn session(
     if is_interrupted {
         report.tell(&Happening::Notice { message: "stopping the pods; Ctrl-C again kills them at once" });
     }
+    let away = async {
+        let mut away = std::pin::pin!(take_away(&node, is_interrupted || args.keep));
+        if !is_interrupted {
+            return away.await;
+        }
+        // What pods say and how they end while they stop belongs to the output.
+        tokio::select! {
+            _ = &mut lives => away.await,
+            () = &mut away => drop(tokio::time::timeout(LAST_WORDS, &mut lives).await),
+        }
+    };
     tokio::select! {
         biased;
         () = interrupts.next() => {}
-        () = take_away(&node, is_interrupted || args.keep) => {}
+        () = away => {}
     }
+    drop(lives);
     node.remove().await;
     if is_interrupted {
         report.tell(&Happening::Result { status, summary: "stopped" });
@@ -186,7 +202,7 @@ fn tell_causes(ends: &BTreeMap<PodKey, Standing>, report: &Report) {
                 namespace: &key.namespace,
                 pod: &key.name,
                 severity: "Warning",
-                reason: "CannotStart",
+                reason: report::CANNOT_START,
                 message: &message,
             });
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, INPUT};
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
 use crate::node::{Keeping, Node, NodeConfig};
@@ -58,6 +58,10 @@ fn start(args: &UpArgs) -> Result<(), Failure> {
         ..NodeConfig::new(&args.node, gates, &base)
     };
     if let Some(name) = &args.node_name {
+        if let Err(error) = names::DnsSubdomain::parse(name) {
+            let hint = "write a name such as `node-1` or `node.example`";
+            return Err(Failure::text(INPUT, error.messages().join("; ")).place("--node-name").hint(hint));
+        }
         config.node_name.clone_from(name);
     }
     let runtime = crate::prerequisites::async_runtime()?;

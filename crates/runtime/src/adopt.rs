@@ -136,15 +136,13 @@ impl Runtime {
     /// they are.
     async fn set_aside(&self, directory: &Path, problem: &str) {
         if let Ok(link) = shim_link::connect(directory, |_| {}).await {
-            // An idle shim ends; one with containers refuses, and the containers live on.
-            let _ = link.call(crate::protocol::Call::Quit { kill: false }).await;
+            // Nobody could stop its containers any more, and the kubelet will make the pod anew: two of it must not run.
+            let _ = link.call(crate::protocol::Call::Quit { kill: true }).await;
         }
         if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
-            // Made by us under this name. It goes only if nothing is in it.
+            // Made by us under this name; what runs in it is the rest of that pod.
             let group = self.state.cgroup(&format!("{}/{name}", self.state.cgroup_root()));
-            if group.remove() {
-                group.remove_empty_parents();
-            }
+            crate::sandboxes::remove_group(&group).await;
         }
         match state_files::quarantine(directory, &self.state.quarantine_directory()) {
             Ok(moved) => tracing::warn!(

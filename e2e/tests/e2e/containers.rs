@@ -181,3 +181,42 @@ fn nothing_stays_behind() {
     // Other tests run pods at the same time, so only what names this place is looked for.
     assert!(!interfaces.iter().any(|each| each.contains(&mark)), "{interfaces:?}");
 }
+
+#[test]
+fn what_a_pod_says_while_ctrl_c_stops_it_is_printed() {
+    if !privileged("what_a_pod_says_while_ctrl_c_stops_it_is_printed") {
+        return;
+    }
+    use std::io::{BufRead, BufReader, Read};
+    let place = Place::new();
+    let script = "trap 'echo got term; exit 0' TERM; echo ready; sleep 1000 & wait";
+    let file = place.file("pod.yaml", &pod("stopped", &shell(script)));
+    let data = place.data();
+    let mut command = place.coracle(&["run", "--quiet", "--data-dir"]);
+    let mut child =
+        command.arg(data).arg(file).stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    let signalled = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(signalled.is_ok_and(|status| status.success()));
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("the rest");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(rest, "got term\n");
+}
+
+#[test]
+fn a_volume_that_cannot_be_set_up_is_not_waited_for() {
+    if !privileged("a_volume_that_cannot_be_set_up_is_not_waited_for") {
+        return;
+    }
+    let containers = format!(
+        "  volumes: [{{name: v, hostPath: {{path: /nowhere, type: Directory}}}}]\n{}",
+        shell("echo ran")
+    );
+    let said = Place::new().run(&pod("mountless", &containers), &["--quiet"]);
+    assert_eq!(said.status, 125, "{}", said.all());
+    assert!(said.stdout.is_empty() && said.stderr.contains("FailedMount"), "{}", said.all());
+}

@@ -83,3 +83,16 @@ fn input_that_cannot_be_read_says_where_and_ends_with_2() {
     assert_eq!(said.status, 2, "{}", said.all());
     assert!(said.stderr.contains("no-such-file.yaml"), "{}", said.all());
 }
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+    let place = Place::new();
+    let file = place.file(
+        "p.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: x:1}]}\n",
+    );
+    let mut command = place.coracle(&["env", "-f"]);
+    let status = command.arg(file).stdout(full).status().expect("it runs");
+    assert_eq!(status.code(), Some(2));
+}

@@ -47,13 +47,23 @@ pub(crate) async fn follow(
     let mut followed: BTreeMap<PodKey, Followed> =
         pods.into_iter().map(|key| (key, Followed::default())).collect();
     let mut logs = JoinSet::new();
-    let events =
-        tokio::spawn(tell_events(client.clone(), followed.keys().cloned().collect(), Arc::clone(&report)));
+    let (troubles, mut trouble) = tokio::sync::mpsc::unbounded_channel();
+    let keys = followed.keys().cloned().collect();
+    let events = tokio::spawn(tell_events(client.clone(), keys, Arc::clone(&report), troubles));
     let everywhere = Api::<Pod>::all(client.clone());
     let mut changes =
         pin!(watcher(everywhere, watcher::Config::default()).default_backoff().applied_objects());
     while followed.values().any(|pod| !pod.standing.as_ref().is_some_and(|end| end.is_final(wait))) {
-        let pod = match changes.next().await {
+        let change = tokio::select! {
+            change = changes.next() => change,
+            Some((key, standing)) = trouble.recv() => {
+                if let Some(state) = followed.get_mut(&key) {
+                    state.standing = Some(standing);
+                }
+                continue;
+            }
+        };
+        let pod = match change {
             Some(Ok(pod)) => pod,
             // The watcher starts again by itself.
             Some(Err(_)) => continue,
@@ -120,8 +130,16 @@ async fn tell_log(client: kube::Client, key: PodKey, container: String, report: 
 const TOLD_ELSEWHERE: [&str; 8] =
     ["Scheduled", "Pulled", "Created", "Started", "Killing", "Failed", "BackOff", "MissingClusterDNS"];
 
-/// Tells what the node reports about the followed pods, each report once.
-async fn tell_events(client: kube::Client, pods: Vec<PodKey>, report: Arc<Report>) {
+/// Reasons of events after which the pod as a whole does not start: its volumes or its sandbox cannot be made.
+const POD_TROUBLES: [&str; 2] = ["FailedMount", "FailedCreatePodSandBox"];
+
+/// Tells what the node reports about the followed pods, each report once; and hands on what keeps a pod from starting.
+async fn tell_events(
+    client: kube::Client,
+    pods: Vec<PodKey>,
+    report: Arc<Report>,
+    troubles: tokio::sync::mpsc::UnboundedSender<(PodKey, Standing)>,
+) {
     let events = Api::<Event>::all(client);
     let mut stream = pin!(watcher(events, watcher::Config::default()).default_backoff().applied_objects());
     let mut told = std::collections::BTreeSet::new();
@@ -138,6 +156,15 @@ async fn tell_events(client: kube::Client, pods: Vec<PodKey>, report: Arc<Report
             continue;
         }
         let severity = event.type_.as_deref().unwrap_or("Normal");
+        if POD_TROUBLES.contains(&reason.as_str()) {
+            let standing = Standing::CannotStart {
+                container: "(all)".to_owned(),
+                reason: reason.clone(),
+                message: message.clone(),
+            };
+            // Nobody listens any more when the pods have ended.
+            let _ = troubles.send((key.clone(), standing));
+        }
         report.tell(&Happening::Event {
             namespace: &key.namespace,
             pod: &key.name,

@@ -41,6 +41,9 @@ pub(crate) enum Happening<'a> {
     Notice { message: &'a str },
 }
 
+/// The reason under which `coracle run` tells that a pod could not be started.
+pub(crate) const CANNOT_START: &str = "CannotStart";
+
 /// Prints happenings; shared by the tasks that follow pods and logs.
 pub(crate) struct Report {
     form: Form,
@@ -82,6 +85,10 @@ impl Report {
 fn tell_quiet(happening: &Happening<'_>) -> std::io::Result<()> {
     match happening {
         Happening::Log { line, .. } => write_line(&[line]),
+        // Quiet leaves out progress, never the reason of a failure.
+        Happening::Event { pod, reason: CANNOT_START, message, .. } => {
+            writeln!(anstream::stderr().lock(), "error: pod {pod}: {}", printable(message))
+        }
         Happening::Created { .. }
         | Happening::Phase { .. }
         | Happening::Container { .. }
