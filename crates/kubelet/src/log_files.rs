@@ -104,12 +104,18 @@ impl LogReader {
         let mut output = Vec::new();
         while !self.done {
             let mut chunk = vec![0; CHUNK];
-            let count = self.file.read(&mut chunk)?;
+            let mut count = self.file.read(&mut chunk)?;
             if count == 0 {
-                if output.is_empty() && self.follow_rotation()? {
+                if !output.is_empty() || !self.is_rotated()? {
+                    break;
+                }
+                // What came between the last read and the rotation.
+                count = self.file.read(&mut chunk)?;
+                if count == 0 {
+                    self.file = self.next_file()?;
+                    self.pending.clear();
                     continue;
                 }
-                break;
             }
             self.pending.extend_from_slice(&chunk[..count]);
             self.take_entries(&mut output);
@@ -174,19 +180,36 @@ impl LogReader {
         time.is_some_and(|time| time < since)
     }
 
-    /// Goes on with the new file if the log was rotated. Only at the end of the old one.
-    fn follow_rotation(&mut self) -> io::Result<bool> {
+    /// Whether the file that is read is not the one that is written any more. It does not grow then.
+    fn is_rotated(&self) -> io::Result<bool> {
         let Ok(current) = std::fs::metadata(&self.path) else {
             return Ok(false);
         };
-        let open = self.file.metadata()?;
-        if (current.dev(), current.ino()) == (open.dev(), open.ino()) {
-            return Ok(false);
-        }
-        self.file = File::open(&self.path)?;
-        self.pending.clear();
-        Ok(true)
+        Ok(identity(&current) != identity(&self.file.metadata()?))
     }
+
+    /// The file that was written after the one that is read: a log may be rotated more than once before its reader comes to
+    /// it. When the own file is gone already, the oldest that is left.
+    fn next_file(&self) -> io::Result<File> {
+        let own = identity(&self.file.metadata()?);
+        let mut newer = File::open(&self.path)?;
+        // `log.1` is older than `log`, `log.2` older than that. A rotation in between shows a file twice, and never hides one.
+        for number in 1_u32.. {
+            let mut name = self.path.as_os_str().to_owned();
+            name.push(format!(".{number}"));
+            let Ok(older) = File::open(name) else { break };
+            if identity(&older.metadata()?) == own {
+                break;
+            }
+            newer = older;
+        }
+        Ok(newer)
+    }
+}
+
+/// What tells one file from another, whatever their names.
+fn identity(file: &std::fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// Where the last `lines` lines of a file begin.
@@ -285,6 +308,25 @@ mod tests {
             },
             "2026-11-21T00:00:02.000000000Z two and a half",
         );
+    }
+
+    #[test]
+    fn a_slow_reader_loses_no_line_when_the_log_is_rotated_twice() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("0.log");
+        let entry = |text: &str| format!("2026-01-01T00:00:00.000000000Z stdout F {text}\n");
+        let numbered = |number: u32| dir.path().join(format!("0.log.{number}"));
+        std::fs::write(&path, entry("one")).expect("written");
+        let mut reader = LogReader::open(&path, LogOptions::default()).expect("opened");
+        assert_eq!(reader.read_more().expect("read"), b"one\n");
+        for text in ["two", "three"] {
+            let _ = std::fs::rename(numbered(1), numbered(2));
+            std::fs::rename(&path, numbered(1)).expect("rotated");
+            std::fs::write(&path, entry(text)).expect("written");
+        }
+        assert_eq!(reader.read_more().expect("read"), b"two\n");
+        assert_eq!(reader.read_more().expect("read"), b"three\n");
+        assert_eq!(reader.read_more().expect("read"), b"");
     }
 
     #[test]
