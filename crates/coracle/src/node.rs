@@ -203,9 +203,10 @@ impl Node {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
         while self.tasks.join_next().await.is_some() {}
-        if throwaway::sandboxes(&self.runtime).await.is_ok_and(|sandboxes| sandboxes.is_empty())
-            && let Err(error) = self.network.cleanup().await
-        {
+        let pods = throwaway::sandboxes(&self.runtime).await.map_or(1, |sandboxes| sandboxes.len());
+        if pods > 0 {
+            tracing::info!(pods, "the pods go on; the next start on this data directory adopts them");
+        } else if let Err(error) = self.network.cleanup().await {
             tracing::warn!(%error, "the network of the node could not be taken away");
         }
         self.store.close().await;
@@ -288,7 +289,10 @@ fn open_store(config: &NodeConfig, directory: &Path) -> Result<Store, Failure> {
                     .hint("is another node running on this data directory? choose one with --data-dir")
             })?;
             if let Some(quarantine) = &opened.quarantine {
-                tracing::error!("the database was damaged and has been moved aside: {quarantine:?}");
+                tracing::error!(
+                    moved_to = %quarantine.moved_to.display(), objects_kept = quarantine.kept,
+                    "the database was damaged: it was moved aside, and what could be read of it was kept; create the rest again"
+                );
             }
             Ok(opened.store)
         }
