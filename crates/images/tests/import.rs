@@ -8,16 +8,16 @@ use images::{Image, ImageStore, ImportError, ImportOptions, Imported, Limits, Re
 use testkit::image::{Compression, ImageMaker, MadeImage, compress, descriptor};
 use testkit::tar::{HeaderMaker, TarMaker};
 
-struct Workplace {
+struct StorePlace {
     directory: tempfile::TempDir,
     store: ImageStore,
 }
 
-impl Workplace {
-    fn new() -> Workplace {
+impl StorePlace {
+    fn new() -> StorePlace {
         let directory = tempfile::tempdir().unwrap();
         let store = ImageStore::open(directory.path().join("images")).unwrap();
-        Workplace { directory, store }
+        StorePlace { directory, store }
     }
 
     fn file(&self, bytes: &[u8]) -> PathBuf {
@@ -91,14 +91,14 @@ fn every_form_of_archive_gives_the_same_image() {
         for archive in &archives {
             // As it is, and compressed as a whole.
             for whole in [Compression::Plain, Compression::Gzip, Compression::Zstd] {
-                let place = Workplace::new();
+                let place = StorePlace::new();
                 let imported = place.import(&compress(archive, whole)).unwrap();
                 assert_eq!(imported.images.len(), 1);
                 check(&imported.images[0], &made);
                 assert_eq!(imported.images[0].references, ["localhost/app:1"]);
             }
         }
-        let place = Workplace::new();
+        let place = StorePlace::new();
         let imported = place.store.import(layout.path(), &ImportOptions::new()).unwrap();
         check(&imported.images[0], &made);
         let resolved = place.store.resolve("localhost/app:1").unwrap().unwrap();
@@ -111,7 +111,7 @@ fn every_form_of_archive_gives_the_same_image() {
 
 #[test]
 fn names_are_normalised_replaced_and_moved() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let one = two_layers();
     place.import(&one.docker_archive(&["busybox:1", "busybox"])).unwrap();
     let image = place.store.resolve("docker.io/library/busybox").unwrap().unwrap();
@@ -127,7 +127,7 @@ fn names_are_normalised_replaced_and_moved() {
 
 #[test]
 fn a_root_file_system_needs_a_name_and_becomes_one_layer() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let tar = TarMaker::new().directory("bin/").program("bin/sh", "x").build();
     assert!(matches!(place.import(&tar), Err(ImportError::NeedsName { .. })));
     place.assert_empty();
@@ -140,7 +140,7 @@ fn a_root_file_system_needs_a_name_and_becomes_one_layer() {
 
 #[test]
 fn a_directory_is_packed_with_links_modes_and_without_its_sockets() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let root = place.directory.path().join("root");
     fs::create_dir_all(root.join("bin")).unwrap();
     fs::write(root.join("bin/a"), "x").unwrap();
@@ -166,7 +166,7 @@ fn a_directory_is_packed_with_links_modes_and_without_its_sockets() {
 
 #[test]
 fn an_image_without_layers_can_be_mounted_all_the_same() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let imported = place.import(&ImageMaker::new().build().docker_archive(&["empty"])).unwrap();
     assert_eq!(imported.images[0].layers.len(), 1);
     assert_eq!(fs::read_dir(&imported.images[0].layers[0]).unwrap().count(), 0);
@@ -174,7 +174,7 @@ fn an_image_without_layers_can_be_mounted_all_the_same() {
 
 #[test]
 fn archives_with_several_images_share_layers() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let layer = TarMaker::new().file("shared", "x");
     let one = ImageMaker::new().layer(layer.clone()).env(&["N=1"]).build();
     let two = ImageMaker::new().layer(layer).env(&["N=2"]).build();
@@ -201,7 +201,7 @@ fn archives_with_several_images_share_layers() {
 
 #[test]
 fn the_right_platform_of_a_list_is_imported() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let maker = ImageMaker::new().layer(TarMaker::new().file("f", "x"));
     let (own, other) = (maker.build(), maker.build_for("s390x"));
     let architecture = place.import(&own.docker_archive(&["own"])).unwrap().images[0].architecture.clone();
@@ -227,7 +227,7 @@ fn the_right_platform_of_a_list_is_imported() {
 
 #[test]
 fn directories_that_a_layer_only_implies_keep_what_lower_layers_say() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let base = TarMaker::new()
         .entry(HeaderMaker::new(b'5', "tmp/").mode(0o1777).modified(1_000_000_000), b"")
         .entry(HeaderMaker::new(b'5', "root/").mode(0o700), b"")
@@ -398,7 +398,7 @@ fn damaged_and_hostile_archives_are_refused_and_leave_nothing() {
     // Small caps, so that small bombs are bombs.
     let limits = Limits { ratio: 50, ratio_free_bytes: 64 << 10, ..Limits::DEFAULT };
     for (name, bytes, expected) in cases {
-        let mut place = Workplace::new();
+        let mut place = StorePlace::new();
         place.store = place.store.with_limits(limits.clone());
         let error = match place.import(&bytes) {
             Err(error) => error,
@@ -419,7 +419,7 @@ fn damaged_and_hostile_archives_are_refused_and_leave_nothing() {
 
 #[test]
 fn gzip_in_several_members_is_one_layer() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let layer = TarMaker::new().file("f", vec![b'x'; 10_000]).build();
     let mut made = ImageMaker::new().layer_bytes(layer.clone()).build();
     made.tars[0] = layer.chunks(3000).flat_map(|part| compress(part, Compression::Gzip)).collect();
@@ -429,7 +429,7 @@ fn gzip_in_several_members_is_one_layer() {
 
 #[test]
 fn files_that_are_no_files_are_refused_without_waiting() {
-    let place = Workplace::new();
+    let place = StorePlace::new();
     let import = |path: &Path| place.store.import(path, &ImportOptions::new());
     assert!(matches!(import(Path::new("/nonexistent")), Err(ImportError::Io { .. })));
     let layout = place.directory.path().join("layout");
