@@ -77,9 +77,6 @@ impl NodeConfig {
     }
 }
 
-/// How large the log file of a container on a throwaway node may grow before it is rotated.
-const THROWAWAY_LOG_BYTES: u64 = 512 * 1024 * 1024;
-
 /// A node that runs.
 pub(crate) struct Node {
     /// A client with all rights, over memory.
@@ -309,11 +306,6 @@ async fn open_runtime(config: &NodeConfig, directory: &Path) -> Result<(Runtime,
     let runtime_config = RuntimeConfig {
         pod_max_pids: (config.options.pod_max_pids > 0).then_some(config.options.pod_max_pids),
         private_directories: vec![config.base.clone(), directory.to_owned()],
-        // Whoever follows a throwaway node reads every line; files that rotate faster than they are read lose some.
-        log_max_bytes: match config.keeping {
-            Keeping::Nothing => THROWAWAY_LOG_BYTES,
-            Keeping::Everything => RuntimeConfig::new(directory).log_max_bytes,
-        },
         ..RuntimeConfig::new(directory.join("runtime"))
     };
     let runtime =

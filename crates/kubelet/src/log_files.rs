@@ -13,6 +13,10 @@ const CHUNK: usize = 64 * 1024;
 /// The longest entry that is kept together; a longer one is cut.
 const LONGEST_ENTRY: usize = 1024 * 1024;
 
+/// What a reader is told when files were removed by rotation before it came to them.
+const LINES_MAY_BE_MISSING: &[u8] =
+    b"[coracle: lines may be missing here: the log was rotated faster than it was read]\n";
+
 /// What to read of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LogOptions {
@@ -112,8 +116,14 @@ impl LogReader {
                 // What came between the last read and the rotation.
                 count = self.file.read(&mut chunk)?;
                 if count == 0 {
-                    self.file = self.next_file()?;
+                    let (file, is_gapless) = self.next_file()?;
+                    self.file = file;
                     self.pending.clear();
+                    if !is_gapless {
+                        // Silence would pass for a complete log.
+                        output.extend_from_slice(LINES_MAY_BE_MISSING);
+                        self.at_line_start = true;
+                    }
                     continue;
                 }
             }
@@ -189,21 +199,29 @@ impl LogReader {
     }
 
     /// The file that was written after the one that is read: a log may be rotated more than once before its reader comes to
-    /// it. When the own file is gone already, the oldest that is left.
-    fn next_file(&self) -> io::Result<File> {
+    /// it. When the own file is gone already, the oldest that is left, and `false`: what stood between is not known.
+    fn next_file(&self) -> io::Result<(File, bool)> {
         let own = identity(&self.file.metadata()?);
         let mut newer = File::open(&self.path)?;
-        // `log.1` is older than `log`, `log.2` older than that. A rotation in between shows a file twice, and never hides one.
+        // `log.1` is older than `log`, `log.2` older than that. A rotation in between shows a file twice, and never hides one;
+        // in the middle of it one number is missing, which is not the end.
+        let mut missing = 0;
         for number in 1_u32.. {
             let mut name = self.path.as_os_str().to_owned();
             name.push(format!(".{number}"));
-            let Ok(older) = File::open(name) else { break };
+            let Ok(older) = File::open(name) else {
+                missing += 1;
+                if missing > 1 {
+                    break;
+                }
+                continue;
+            };
             if identity(&older.metadata()?) == own {
-                break;
+                return Ok((newer, true));
             }
             newer = older;
         }
-        Ok(newer)
+        Ok((newer, false))
     }
 }
 
@@ -327,6 +345,37 @@ mod tests {
         assert_eq!(reader.read_more().expect("read"), b"two\n");
         assert_eq!(reader.read_more().expect("read"), b"three\n");
         assert_eq!(reader.read_more().expect("read"), b"");
+    }
+
+    #[test]
+    fn a_rotation_that_is_under_way_is_no_loss() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("0.log");
+        let entry = |text: &str| format!("2026-01-01T00:00:00.000000000Z stdout F {text}\n");
+        std::fs::write(&path, entry("one")).expect("written");
+        let mut reader = LogReader::open(&path, LogOptions::default()).expect("opened");
+        assert_eq!(reader.read_more().expect("read"), b"one\n");
+        // `0.log.1` has become `0.log.2`, and `0.log` is not `0.log.1` yet.
+        std::fs::rename(&path, dir.path().join("0.log.2")).expect("rotated");
+        std::fs::write(&path, entry("two")).expect("written");
+        assert_eq!(reader.read_more().expect("read"), b"two\n");
+    }
+
+    #[test]
+    fn a_file_that_rotation_removed_before_it_was_read_is_not_passed_over_in_silence() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("0.log");
+        let entry = |text: &str| format!("2026-01-01T00:00:00.000000000Z stdout F {text}\n");
+        std::fs::write(&path, entry("one")).expect("written");
+        let mut reader = LogReader::open(&path, LogOptions::default()).expect("opened");
+        assert_eq!(reader.read_more().expect("read"), b"one\n");
+        // The reader's file and its successor are gone; the oldest that is left is `0.log.1`.
+        std::fs::write(dir.path().join("0.log.1"), entry("three")).expect("written");
+        std::fs::write(dir.path().join("new"), entry("four")).expect("written");
+        std::fs::rename(dir.path().join("new"), &path).expect("replaced");
+        let text = [super::LINES_MAY_BE_MISSING, b"three\n"].concat();
+        assert_eq!(reader.read_more().expect("read"), text);
+        assert_eq!(reader.read_more().expect("read"), b"four\n");
     }
 
     #[test]

@@ -96,3 +96,25 @@ fn output_that_cannot_be_written_is_a_failure() {
     let status = command.arg(file).stdout(full).status().expect("it runs");
     assert_eq!(status.code(), Some(2));
 }
+
+#[test]
+fn errors_stand_before_warnings() {
+    let manifest = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+  - name: c
+    image: x:1
+    args: ["$(NOBODY)"]
+    env:
+    - {name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+"#;
+    let said = finish(&mut Place::new().coracle(&["env", "-f", "-", "-o", "json"]), manifest);
+    let record: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let findings = record["pods"][0]["containers"][0]["findings"].as_array().expect("findings");
+    let severities = findings.iter().map(|each| each["severity"].as_str().expect("text")).collect::<Vec<_>>();
+    assert!(severities.contains(&"error") && severities.contains(&"warning"), "{record:#}");
+    assert!(severities.is_sorted_by_key(|severity| *severity != "error"), "{severities:?}");
+}

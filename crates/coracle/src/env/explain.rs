@@ -230,6 +230,7 @@ impl Subject<'_> {
                 container_record.findings.push(finding);
                 places.push(Some(place));
             }
+            errors_first(&mut container_record.findings, &mut places);
             record.containers.push(container_record);
             notes.push(ContainerNotes { image: container.image.to_owned(), image_is_known, places });
         }
@@ -396,4 +397,11 @@ fn forget_default_path(record: &mut ContainerRecord) {
         path.state = State::Missing;
         path.origin = OriginRecord::Image;
     }
+}
+
+/// Puts errors before everything else, each kind in the order in which it was found; each finding keeps its place.
+fn errors_first(findings: &mut Vec<FindingRecord>, places: &mut Vec<Option<Place>>) {
+    let mut both: Vec<_> = findings.drain(..).zip(places.drain(..)).collect();
+    both.sort_by_key(|(finding, _)| finding.severity != Severity::Error);
+    (*findings, *places) = both.into_iter().unzip();
 }
