@@ -10,6 +10,7 @@ mod defaults;
 mod env;
 mod errors;
 mod event;
+mod field_support;
 mod findings;
 mod metadata;
 mod namespace;
@@ -26,6 +27,9 @@ mod tree;
 mod workload;
 
 pub use errors::{BadValue, Cause, FieldError, FieldErrorKind, FieldErrors};
+pub use field_support::{
+    FIELD_RULES, FieldRule, FieldSupport, FieldValues, canonical_path, field_warnings, rules_of,
+};
 pub use request::{
     AdmissionRequest, EnvFileMounts, NeededSources, SourceLookup, SourceObjects, Warning, default_pod_spec,
     needed_sources, prepare_create, prepare_status_update, prepare_update,

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::env;
 use crate::errors::FieldErrors;
+use crate::field_support;
 use crate::path::Path;
 use crate::request::{AdmissionRequest, Warning};
 use crate::scalars::{in_range, label, labels, one_of, subdomain};
@@ -98,6 +99,7 @@ pub(crate) fn validate(
         let supported = ["PreemptLowerPriority", "Never"];
         one_of(errors, &path.child("preemptionPolicy"), &spec["preemptionPolicy"], &supported);
     }
+    field_support::check(errors, warnings, path, spec);
     env::env_file_volumes(errors, warnings, path, spec, request.env_file_mounts);
     warnings.extend(env::warnings(spec, path));
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
