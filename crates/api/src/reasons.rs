@@ -42,6 +42,8 @@ pub mod event {
     pub const HOOK_RUNNING: &str = "HookRunning";
     /// An HTTPS hook was answered in plain HTTP and repeated so.
     pub const LIFECYCLE_HTTP_FALLBACK: &str = "LifecycleHTTPFallback";
+    /// A hook or probe names a host that it must not reach (Coracle's own).
+    pub const HOST_REFUSED: &str = "HostRefused";
     /// A probe failed or could not be run.
     pub const UNHEALTHY: &str = "Unhealthy";
     /// A probe succeeded with a remark.

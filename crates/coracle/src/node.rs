@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
-use options::{EnvFileMounts, EnvFileSyntax, NodeOptions};
+use options::{EnvFileMounts, EnvFileSyntax, HookHosts, NodeOptions};
 
 /// What of a node survives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +160,10 @@ impl Node {
             strict_references: config.strict_references,
             bind_unscheduled: true,
             seccomp_default: config.options.seccomp_default,
+            hook_hosts: match config.options.hook_hosts {
+                HookHosts::Any => kubelet::HookHosts::Any,
+                HookHosts::Pod => kubelet::HookHosts::Pod,
+            },
             ..KubeletConfig::new(config.node_name.clone(), directory.join("kubelet"))
         };
         let node_client = in_memory::client(&server, Identity::node(&config.node_name));

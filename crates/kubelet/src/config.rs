@@ -5,6 +5,16 @@ use std::time::Duration;
 
 use api::FeatureGates;
 
+/// Which hosts hooks and probes may name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HookHosts {
+    /// Any that the pod can reach, but link-local addresses.
+    #[default]
+    Any,
+    /// The pod itself: its own addresses and its loopback.
+    Pod,
+}
+
 /// The settings of one node agent.
 #[derive(Clone, Debug)]
 pub struct KubeletConfig {
@@ -24,6 +34,8 @@ pub struct KubeletConfig {
     pub bind_unscheduled: bool,
     /// Containers get the runtime's default seccomp profile unless they say otherwise.
     pub seccomp_default: bool,
+    /// Where hooks and probes may connect to.
+    pub hook_hosts: HookHosts,
     /// Domain of the cluster, for host names.
     pub cluster_domain: String,
     /// Addresses of the cluster's DNS; empty while there is none.
@@ -46,6 +58,7 @@ impl KubeletConfig {
             strict_references: false,
             bind_unscheduled: false,
             seccomp_default: true,
+            hook_hosts: HookHosts::default(),
             cluster_domain: "cluster.local".to_owned(),
             cluster_dns: Vec::new(),
             heartbeat: Duration::from_secs(10),

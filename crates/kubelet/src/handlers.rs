@@ -3,26 +3,29 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use api::reasons::event;
 use cri::v1;
-use http::{Request, Uri};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_util::rt::TokioIo;
-use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
+use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
 
 use crate::agent::Agent;
+use crate::events::EventType;
+use crate::http_client::{self, HttpAnswer, HttpError, HttpHeaders, HttpQuestion};
+use crate::http_url::{HttpUrl, Scheme};
+use crate::pod_network::{PodConnectError, PodNetwork};
 
-/// Bytes of an answer or an output that are looked at.
+/// Bytes of an output that are looked at.
 const OUTPUT: usize = 10 * 1024;
 
 /// Where a handler is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandlerTarget<'a> {
+    pub(crate) pod: &'a Pod,
     pub(crate) container: &'a Container,
     pub(crate) container_id: &'a str,
-    pub(crate) pod_ip: &'a str,
+    /// From where it connects.
+    pub(crate) network: &'a PodNetwork,
     /// `kube-probe` or `kube-lifecycle`.
     pub(crate) agent_name: &'static str,
 }
@@ -48,11 +51,14 @@ pub(crate) enum HandlerError {
     #[error("{0}")]
     Port(String),
     /// The request was not answered.
-    #[error("Get {url:?}: {message}")]
-    Http { url: String, message: String },
-    /// The connection was refused.
-    #[error("dial tcp {address}: {message}")]
-    Connect { address: String, message: String },
+    #[error("Get {url:?}: {error}")]
+    Http { url: String, error: HttpError },
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] PodConnectError),
+    /// Nor will there be one in time.
+    #[error("dial tcp {0}: i/o timeout")]
+    ConnectTimedOut(String),
     /// The node does not carry this kind out yet.
     #[error("{0} is not supported by this node yet")]
     Unsupported(&'static str),
@@ -109,94 +115,65 @@ pub(crate) fn resolve_port(container: &Container, port: &IntOrString) -> Result<
     }
 }
 
-/// Asks by HTTP. Answers the status and the beginning of the body; redirects are not followed.
-pub(crate) async fn http_get(
+/// Where an HTTP handler asks, and with which header fields.
+pub(crate) fn http_question(
     target: HandlerTarget<'_>,
     action: &HTTPGetAction,
-    timeout: Option<Duration>,
-) -> Result<(u16, String), HandlerError> {
-    if action.scheme.as_deref() == Some("HTTPS") {
-        return Err(HandlerError::Unsupported("httpGet with scheme HTTPS"));
-    }
+) -> Result<HttpQuestion, HandlerError> {
     let port = resolve_port(target.container, &action.port)?;
-    let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(target.pod_ip);
-    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let path = action.path.as_deref().unwrap_or("/");
-    let slash = if path.starts_with('/') { "" } else { "/" };
-    let url = format!("http://{bracketed}:{port}{slash}{path}");
-    let failed = |message: String| HandlerError::Http { url: url.clone(), message };
-    let asked = ask(target, action, &url, (host.to_owned(), port));
-    let answer = match timeout {
-        None => asked.await,
-        Some(timeout) => match tokio::time::timeout(timeout, asked).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_owned())
-            }
-        },
+    let host = match action.host.as_deref().filter(|host| !host.is_empty()) {
+        Some(host) => host.to_owned(),
+        None => target.network.default_host(),
     };
-    answer.map_err(failed)
+    if host.is_empty() {
+        return Err(PodConnectError::NoAddress.into());
+    }
+    let scheme = Scheme::of_manifest(action.scheme.as_deref());
+    let url = HttpUrl::new(scheme, &host, port, action.path.as_deref().unwrap_or_default());
+    let fields = action.http_headers.as_deref().unwrap_or_default();
+    match HttpHeaders::new(target.agent_name, fields) {
+        Ok(headers) => Ok(HttpQuestion { url, headers }),
+        Err(error) => Err(HandlerError::Http { url: url.to_string(), error }),
+    }
 }
 
-async fn ask(
+/// Asks by HTTP, from inside the pod. Answers the status and the beginning of the body.
+pub(crate) async fn http_get(
+    agent: &Agent,
     target: HandlerTarget<'_>,
-    action: &HTTPGetAction,
-    url: &str,
-    address: (String, u16),
-) -> Result<(u16, String), String> {
-    let uri: Uri = url.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
-    let connection = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
-    let (mut sender, driver) = hyper::client::conn::http1::Builder::new()
-        .max_buf_size(16 * 1024)
-        .handshake(TokioIo::new(connection))
-        .await
-        .map_err(|error| error.to_string())?;
-    let mut request = Request::builder()
-        .uri(uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str))
-        .header(http::header::HOST, uri.authority().map_or("", http::uri::Authority::as_str))
-        .header(http::header::USER_AGENT, format!("{}/1.36", target.agent_name))
-        .header(http::header::ACCEPT, "*/*")
-        .header(http::header::CONNECTION, "close");
-    if let Some(headers) = request.headers_mut() {
-        for header in action.http_headers.iter().flatten() {
-            let name =
-                http::HeaderName::from_bytes(header.name.as_bytes()).map_err(|error| error.to_string())?;
-            let value = http::HeaderValue::from_str(&header.value).map_err(|error| error.to_string())?;
-            // Header fields set twice by the manifest are kept; those of the node are replaced.
-            match name == http::header::HOST
-                || name == http::header::USER_AGENT
-                || name == http::header::ACCEPT
-            {
-                true => drop(headers.insert(name, value)),
-                false => drop(headers.append(name, value)),
-            }
-        }
+    question: HttpQuestion,
+    timeout: Option<Duration>,
+) -> Result<HttpAnswer, HandlerError> {
+    let url = question.url.to_string();
+    let answer = http_client::get(agent, target.network, question, timeout).await;
+    if let Err(HttpError::Connect(error)) = &answer {
+        announce_refusal(agent, target, error);
     }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
-    let driven = async {
-        // The connection ends with the answer; what goes wrong shows there.
-        let _ = driver.await;
-        std::future::pending::<()>().await;
-    };
-    let answered = async {
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), OUTPUT).collect().await;
-        let text = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).into_owned());
-        Ok((status, text.unwrap_or_default()))
-    };
-    tokio::select! {
-        answer = answered => answer,
-        () = driven => Err("the connection was closed".to_owned()),
+    answer.map_err(|error| HandlerError::Http { url, error })
+}
+
+/// Opens a connection from inside the pod.
+pub(crate) async fn connect(
+    agent: &Agent,
+    target: HandlerTarget<'_>,
+    host: &str,
+    port: u16,
+    timeout: Duration,
+) -> Result<TcpStream, HandlerError> {
+    match tokio::time::timeout(timeout, target.network.connect(agent, host, port)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => {
+            announce_refusal(agent, target, &error);
+            Err(error.into())
+        }
+        Err(_) => Err(HandlerError::ConnectTimedOut(format!("{host}:{port}"))),
     }
 }
 
-/// Opens a connection and closes it.
-pub(crate) async fn connect(host: &str, port: u16, timeout: Duration) -> Result<(), HandlerError> {
-    let failed = |message: String| HandlerError::Connect { address: format!("{host}:{port}"), message };
-    match tokio::time::timeout(timeout, TcpStream::connect((host, port))).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed("i/o timeout".to_owned())),
+/// A host that the node refuses is told by an event of its own: the manifest has to change.
+fn announce_refusal(agent: &Agent, target: HandlerTarget<'_>, error: &PodConnectError) {
+    if error.is_refusal() {
+        let name = &target.container.name;
+        agent.container_event(target.pod, name, EventType::Warning, event::HOST_REFUSED, error.to_string());
     }
 }

@@ -3,10 +3,14 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{LifecycleHandler, Pod};
+use api::reasons::event;
+use k8s_openapi::api::core::v1::{HTTPGetAction, LifecycleHandler, Pod};
 
 use crate::agent::Agent;
-use crate::handlers::{self, HandlerTarget};
+use crate::events::EventType;
+use crate::handlers::{self, HandlerError, HandlerTarget};
+use crate::http_client::{HttpAnswer, HttpError, HttpQuestion};
+use crate::http_url::{HttpUrl, Scheme};
 
 /// A hook that failed: the waiting message of its container.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +51,7 @@ pub(crate) async fn run_hook(
     }
     if let Some(action) = &hook.http_get {
         let path = action.path.as_deref().unwrap_or_default();
-        return match handlers::http_get(target, action, None).await {
+        return match ask(agent, target, action).await {
             Ok(_) => Ok(()),
             Err(error) => Err(HookError(format!("HTTP lifecycle hook ({path}) {place}{error}"))),
         };
@@ -57,4 +61,33 @@ pub(crate) async fn run_hook(
         return Ok(());
     }
     Err(HookError("Cannot run handler: invalid handler: no supported action".to_owned()))
+}
+
+/// Asks by HTTP. A server that answers HTTPS in plain HTTP is asked once more so, without what is secret.
+async fn ask(
+    agent: &Agent,
+    target: HandlerTarget<'_>,
+    action: &HTTPGetAction,
+) -> Result<HttpAnswer, HandlerError> {
+    let question = handlers::http_question(target, action)?;
+    let again = HttpQuestion {
+        url: HttpUrl { scheme: Scheme::Http, ..question.url.clone() },
+        headers: question.headers.clone().without_authorization(),
+    };
+    let place = question.url.authority();
+    match handlers::http_get(agent, target, question, None).await {
+        Err(HandlerError::Http { error: HttpError::NotTls, url }) => {
+            // The first error stands when the second attempt fails too.
+            let first = HandlerError::Http { error: HttpError::NotTls, url };
+            let answer = handlers::http_get(agent, target, again, None).await.map_err(|_| first)?;
+            let message = format!(
+                "request to HTTPS lifecycle hook {place} got HTTP response, retry with HTTP succeeded"
+            );
+            let name = &target.container.name;
+            let reason = event::LIFECYCLE_HTTP_FALLBACK;
+            agent.container_event(target.pod, name, EventType::Warning, reason, message);
+            Ok(answer)
+        }
+        other => other,
+    }
 }

@@ -38,6 +38,8 @@ mod files;
 mod handlers;
 mod hooks;
 mod http;
+mod http_client;
+mod http_url;
 mod images;
 mod inbox;
 mod labels;
@@ -45,6 +47,7 @@ mod log_files;
 mod mounts;
 mod node;
 mod observe;
+mod pod_network;
 mod pod_source;
 mod pod_store;
 mod pods;
@@ -61,7 +64,7 @@ mod termination_message;
 mod volumes;
 mod worker;
 
-pub use config::KubeletConfig;
+pub use config::{HookHosts, KubeletConfig};
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -14,10 +14,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use api::reasons::event;
 
-use crate::agent::SharedAgent;
+use crate::agent::{Agent, SharedAgent};
 use crate::events::EventType;
 use crate::handlers::{self, HandlerError, HandlerTarget};
 use crate::inbox::Inbox;
+use crate::pod_network::PodNetwork;
 
 /// The tasks of one pod's probes; each ends when its container is no longer among the running ones.
 #[derive(Debug, Default)]
@@ -41,11 +42,9 @@ impl PodProbes {
             })
         };
         self.tasks.retain(|id, _| running(id));
-        let Some(ip) = runtime.ready_sandbox().map(|sandbox| sandbox.ips.first().cloned()) else {
+        let Some(network) = pod_network(agent, pod, runtime) else {
             return;
         };
-        let host_network = crate::sandbox::in_host_network(pod);
-        let ip = if host_network { agent.config.addresses.first().cloned() } else { ip };
         for instance in &runtime.containers {
             if !running(&instance.id) || self.tasks.contains_key(&instance.id) {
                 continue;
@@ -64,7 +63,7 @@ impl PodProbes {
                 pod: pod.clone(),
                 container: spec.clone(),
                 id: instance.id.clone(),
-                ip: ip.clone().unwrap_or_default(),
+                network: network.clone(),
                 health: watch::Sender::new(ContainerHealth {
                     started: spec.startup_probe.is_none(),
                     ready: false,
@@ -84,13 +83,21 @@ impl PodProbes {
     }
 }
 
+/// The network of a pod whose sandbox is ready.
+pub(crate) fn pod_network(agent: &Agent, pod: &Pod, runtime: &RuntimePod) -> Option<PodNetwork> {
+    let sandbox = runtime.ready_sandbox()?;
+    let host_network = crate::sandbox::in_host_network(pod);
+    let addresses = if host_network { &agent.config.addresses } else { &sandbox.ips };
+    Some(PodNetwork::new(agent, pod, &sandbox.id, addresses))
+}
+
 struct Prober {
     agent: SharedAgent,
     inbox: Inbox,
     pod: Arc<Pod>,
     container: Container,
     id: String,
-    ip: String,
+    network: PodNetwork,
     health: watch::Sender<ContainerHealth>,
 }
 
@@ -203,9 +210,10 @@ impl Prober {
 
     async fn outcome(&self, probe: &Probe, timing: ProbeTiming) -> Result<(), ProbeFailure> {
         let target = HandlerTarget {
+            pod: &self.pod,
             container: &self.container,
             container_id: &self.id,
-            pod_ip: &self.ip,
+            network: &self.network,
             agent_name: "kube-probe",
         };
         let timeout = Duration::from_secs(u64::from(timing.timeout));
@@ -220,22 +228,27 @@ impl Prober {
             };
         }
         if let Some(action) = &probe.http_get {
-            return match handlers::http_get(target, action, Some(timeout)).await {
-                Ok((status, _)) if (200..400).contains(&status) => Ok(()),
-                Ok((status, _)) => {
-                    Err(ProbeFailure::Failed(format!("HTTP probe failed with statuscode: {status}")))
+            let question = handlers::http_question(target, action)
+                .map_err(|error| ProbeFailure::Unknown(error.to_string()))?;
+            return match handlers::http_get(&self.agent, target, question, Some(timeout)).await {
+                Ok(answer) if (200..400).contains(&answer.status) => Ok(()),
+                Ok(answer) => {
+                    Err(ProbeFailure::Failed(format!("HTTP probe failed with statuscode: {}", answer.status)))
                 }
-                Err(error @ HandlerError::Http { .. }) => Err(ProbeFailure::Failed(error.to_string())),
-                Err(error) => Err(ProbeFailure::Unknown(error.to_string())),
+                Err(error) => Err(ProbeFailure::Failed(error.to_string())),
             };
         }
         if let Some(action) = &probe.tcp_socket {
             let port = handlers::resolve_port(&self.container, &action.port)
                 .map_err(|error| ProbeFailure::Unknown(error.to_string()))?;
-            let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(&self.ip);
-            return handlers::connect(host, port, timeout)
-                .await
-                .map_err(|error| ProbeFailure::Failed(error.to_string()));
+            let host = match action.host.as_deref().filter(|host| !host.is_empty()) {
+                Some(host) => host.to_owned(),
+                None => self.network.default_host(),
+            };
+            return match handlers::connect(&self.agent, target, &host, port, timeout).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(ProbeFailure::Failed(error.to_string())),
+            };
         }
         Err(ProbeFailure::Unknown(HandlerError::Unsupported("this kind of probe").to_string()))
     }

@@ -17,6 +17,7 @@ use crate::events::EventType;
 use crate::handlers::HandlerTarget;
 use crate::hooks::{HookError, run_hook};
 use crate::images::{ImageError, PresentImage, ensure_image};
+use crate::pod_network::PodNetwork;
 
 /// What to start.
 #[derive(Clone, Copy, Debug)]
@@ -167,10 +168,12 @@ async fn post_start(
     let Some(hook) = hooks.and_then(|hooks| hooks.post_start.as_ref()) else {
         return Ok(());
     };
+    let network = PodNetwork::new(agent, request.pod, request.sandbox_id, request.pod_ips);
     let target = HandlerTarget {
+        pod: request.pod,
         container: request.container,
         container_id: id,
-        pod_ip: request.pod_ips.first().map(String::as_str).unwrap_or_default(),
+        network: &network,
         agent_name: "kube-lifecycle",
     };
     tokio::select! {

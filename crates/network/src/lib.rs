@@ -41,4 +41,4 @@ pub use resolver::{
     ClusterDns, DnsConfig, DnsLimit, DnsPolicy, MISSING_CLUSTER_DNS, PodDns, ReadResolverError, ResolvConf,
     machine_resolv_conf, missing_cluster_dns_message, pod_dns,
 };
-pub use sockets::{ConnectInsideError, connect_inside};
+pub use sockets::{ConnectInsideError, connect_inside, is_link_local};

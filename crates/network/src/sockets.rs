@@ -34,19 +34,24 @@ pub async fn connect_inside(
     namespace: BorrowedFd<'_>,
     target: SocketAddr,
 ) -> Result<TcpStream, ConnectInsideError> {
-    let link_local = match target.ip() {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => {
-            address.to_ipv4_mapped().map_or(address.is_unicast_link_local(), |old| old.is_link_local())
-        }
-    };
-    if link_local {
+    if is_link_local(target.ip()) {
         return Err(ConnectInsideError::LinkLocal(target.ip()));
     }
     // A socket stays in the namespace in which it was made; only making it needs a thread there.
     let socket = socket_inside(namespace, target.is_ipv6()).map_err(ConnectInsideError::Socket)?;
     let socket = TcpSocket::from_std_stream(std::net::TcpStream::from(socket));
     socket.connect(target).await.map_err(|source| ConnectInsideError::Connect { target, source })
+}
+
+/// Whether an address is valid on its link only, whatever family it is written in.
+#[must_use]
+pub fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => {
+            address.to_ipv4_mapped().map_or(address.is_unicast_link_local(), |old| old.is_link_local())
+        }
+    }
 }
 
 fn socket_inside(namespace: BorrowedFd<'_>, version_6: bool) -> io::Result<OwnedFd> {

@@ -23,6 +23,18 @@ pub(crate) struct NodeOptions {
     /// Whether a container that names no seccomp profile gets the default one.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) seccomp_default: bool,
+    /// Where hooks and probes of a pod may connect to.
+    #[arg(long, value_enum, default_value_t = HookHosts::Any, value_name = "RULE")]
+    pub(crate) hook_hosts: HookHosts,
+}
+
+/// Where hooks and probes of a pod may connect to (`docs/hooks.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum HookHosts {
+    /// Wherever the pod could, except to link-local addresses.
+    Any,
+    /// To the pod itself only.
+    Pod,
 }
 
 /// The syntaxes of env files (`docs/environment.md`).

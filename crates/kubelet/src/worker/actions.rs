@@ -20,6 +20,7 @@ use crate::handlers::HandlerTarget;
 use crate::hooks::run_hook;
 use crate::images::ImageError;
 use crate::observe::not_found_is_none;
+use crate::pod_network::PodNetwork;
 use crate::sandbox::{SandboxPlan, sandbox_plan};
 use crate::start::{StartContainerError, StartRequest, start_container};
 use crate::status_writer::delete_finally;
@@ -222,14 +223,6 @@ impl PodWorker {
         Ok(self.runtime.ready_sandbox().map(|sandbox| sandbox.ips.clone()).unwrap_or_default())
     }
 
-    /// The pod's first address, as far as the last look knows it.
-    fn known_pod_ip(&self) -> Option<String> {
-        if crate::sandbox::in_host_network(&self.pod) {
-            return self.agent.config.addresses.first().cloned();
-        }
-        self.runtime.ready_sandbox().and_then(|sandbox| sandbox.ips.first().cloned())
-    }
-
     async fn look_again(&mut self) -> Result<(), TurnError> {
         self.runtime = crate::observe::observe_pod(&self.agent.runtime, &self.uid, &self.memory).await?;
         Ok(())
@@ -328,7 +321,7 @@ impl PodWorker {
             pod: self.pod.clone(),
             name: name.to_owned(),
             id: id.to_owned(),
-            pod_ip: self.known_pod_ip(),
+            network: crate::probes::pod_network(&self.agent, &self.pod, &self.runtime),
             grace_seconds,
         };
         let inbox = self.inbox.clone();
@@ -414,7 +407,8 @@ struct Stop {
     pod: Arc<Pod>,
     name: String,
     id: String,
-    pod_ip: Option<String>,
+    /// Of a sandbox that is gone there is none any more.
+    network: Option<PodNetwork>,
     grace_seconds: i64,
 }
 
@@ -438,10 +432,13 @@ impl Stop {
         let Some(hook) = found.spec.lifecycle.as_ref().and_then(|hooks| hooks.pre_stop.as_ref()) else {
             return;
         };
+        let network =
+            self.network.clone().unwrap_or_else(|| PodNetwork::new(&self.agent, &self.pod, "", &[]));
         let target = HandlerTarget {
+            pod: &self.pod,
             container: found.spec,
             container_id: &self.id,
-            pod_ip: self.pod_ip.as_deref().unwrap_or_default(),
+            network: &network,
             agent_name: "kube-lifecycle",
         };
         let grace = Duration::from_secs(u64::try_from(self.grace_seconds).unwrap_or(0));

@@ -72,7 +72,7 @@ async fn http_and_tcp_probes_reach_the_pod() {
     cluster.pod_becomes("p", "ready", ready).await;
     let requests = requests.lock().expect("not poisoned").join("");
     assert!(requests.contains("GET /ready?x=1 HTTP/1.1"), "{requests}");
-    assert!(requests.contains("x-a: b") && requests.contains("kube-probe/"), "{requests}");
+    assert!(requests.contains("X-A: b") && requests.contains("kube-probe/"), "{requests}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
