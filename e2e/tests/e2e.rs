@@ -16,6 +16,8 @@ mod explain;
 mod file_key;
 #[path = "e2e/node.rs"]
 mod node;
+#[path = "e2e/output.rs"]
+mod output;
 #[path = "e2e/services.rs"]
 mod services;
 #[path = "e2e/wrong_input.rs"]

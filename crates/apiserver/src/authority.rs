@@ -81,6 +81,27 @@ pub struct Authority {
     directory: PathBuf,
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
+    replaced: Option<Replaced>,
+}
+
+/// An authority that could not be used any more: clients that trust it do not trust its successor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// Why.
+    pub reason: ReplacedReason,
+    /// Where its files are kept.
+    pub kept: Vec<PathBuf>,
+}
+
+/// Why an authority was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplacedReason {
+    /// Its files are damaged, or do not belong together.
+    Damaged,
+    /// One of its files is missing.
+    Incomplete,
+    /// It would end soon.
+    Ends,
 }
 
 impl std::fmt::Debug for Authority {
@@ -90,28 +111,29 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Opens the authority kept in `directory` (0700), or makes a new one there. A damaged one is moved aside.
+    /// Opens the authority kept in `directory` (0700), or makes a new one there. One that cannot be used any more is moved
+    /// aside; [`Self::replaced`] tells.
     ///
     /// # Errors
     /// See [`AuthorityError`].
     pub fn open(directory: &Path) -> Result<Authority, AuthorityError> {
         files::make_directory(directory)?;
-        if let Some(credential) = files::read(directory, "ca")? {
-            match KeyPair::from_pem(&credential.key)
-                .and_then(|key| Issuer::from_ca_cert_pem(&credential.certificate, key))
-            {
-                Ok(issuer)
-                    if files::days_left(&credential.certificate).is_some_and(|days| days > RENEW_DAYS) =>
-                {
-                    return Ok(Authority {
-                        directory: directory.to_owned(),
-                        certificate: credential.certificate,
-                        issuer,
-                    });
+        let reason = match files::read(directory, "ca")? {
+            files::Kept::Nothing => None,
+            files::Kept::Part => Some(ReplacedReason::Incomplete),
+            files::Kept::NoText => Some(ReplacedReason::Damaged),
+            files::Kept::Whole(credential) => match authority(&credential) {
+                Err(reason) => Some(reason),
+                Ok(issuer) => {
+                    let (directory, certificate) = (directory.to_owned(), credential.certificate);
+                    return Ok(Authority { directory, certificate, issuer, replaced: None });
                 }
-                Ok(_) | Err(_) => files::move_aside(directory, "ca")?,
-            }
-        }
+            },
+        };
+        let replaced = match reason {
+            None => None,
+            Some(reason) => Some(Replaced { reason, kept: files::move_aside(directory, "ca")? }),
+        };
         let subject = "coracle-ca";
         let failed = |source| AuthorityError::Certificate { subject: subject.to_owned(), source };
         let key = KeyPair::generate().map_err(failed)?;
@@ -122,7 +144,13 @@ impl Authority {
         let certificate = params.self_signed(&key).map_err(failed)?.pem();
         let credential = Credential { certificate: certificate.clone(), key: key.serialize_pem() };
         files::write(directory, "ca", &credential)?;
-        Ok(Authority { directory: directory.to_owned(), certificate, issuer: Issuer::new(params, key) })
+        let (directory, issuer) = (directory.to_owned(), Issuer::new(params, key));
+        Ok(Authority { directory, certificate, issuer, replaced })
+    }
+
+    /// The authority that this one was made in place of, when it was opened.
+    pub fn replaced(&self) -> Option<&Replaced> {
+        self.replaced.as_ref()
     }
 
     /// The authority's certificate in PEM form.
@@ -180,7 +208,11 @@ impl Authority {
 
     /// A certificate of this authority that lasts long enough.
     fn kept(&self, file: &str) -> Result<Option<Credential>, AuthorityError> {
-        Ok(files::read(&self.directory, file)?.filter(|credential| {
+        let kept = match files::read(&self.directory, file)? {
+            files::Kept::Whole(credential) => Some(credential),
+            files::Kept::Nothing | files::Kept::Part | files::Kept::NoText => None,
+        };
+        Ok(kept.filter(|credential| {
             KeyPair::from_pem(&credential.key).is_ok()
                 && files::days_left(&credential.certificate).is_some_and(|days| days > RENEW_DAYS)
                 && files::is_signed_by(&credential.certificate, &self.certificate)
@@ -200,6 +232,18 @@ impl Authority {
         files::write(&self.directory, file, &credential)?;
         Ok(credential)
     }
+}
+
+/// The authority of these files, if it can sign for long enough.
+fn authority(credential: &Credential) -> Result<Issuer<'static, KeyPair>, ReplacedReason> {
+    let key = KeyPair::from_pem(&credential.key).map_err(|_| ReplacedReason::Damaged)?;
+    if !files::holds_key(&credential.certificate, &key) {
+        return Err(ReplacedReason::Damaged);
+    }
+    if files::days_left(&credential.certificate).is_none_or(|days| days <= RENEW_DAYS) {
+        return Err(ReplacedReason::Ends);
+    }
+    Issuer::from_ca_cert_pem(&credential.certificate, key).map_err(|_| ReplacedReason::Damaged)
 }
 
 fn leaf_params(common_name: &str, organisations: &[String], years: i16) -> CertificateParams {

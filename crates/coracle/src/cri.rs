@@ -11,6 +11,7 @@ use network::{Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::flag_values::{self, PodPids};
 use crate::interrupt::Interrupts;
 use crate::node::options::DEFAULT_DATA_DIR;
 
@@ -29,11 +30,11 @@ pub(crate) struct CriArgs {
     #[arg(long, value_name = "unix:///PATH", default_value = DEFAULT_SOCKET)]
     listen: String,
     /// Directory for images and containers [default: /var/lib/coracle].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = flag_values::directory())]
     data_dir: Option<PathBuf>,
-    /// Most processes in a pod; 0 for no limit.
-    #[arg(long, value_name = "COUNT", default_value_t = 4096)]
-    pod_max_pids: u64,
+    /// Most processes in a pod, or `unlimited`.
+    #[arg(long, value_name = "COUNT", default_value = "4096")]
+    pod_max_pids: PodPids,
     /// Allow containers to use the machine's own root file system as image `coracle.dev/host`.
     #[arg(long)]
     allow_host_image: bool,
@@ -79,7 +80,7 @@ async fn serve(args: &CriArgs, socket: &Path) -> Result<(), Failure> {
     }
     let network = Network::open(NetworkConfig::new(&data_dir)).map_err(|error| in_use(&error))?;
     let config = RuntimeConfig {
-        pod_max_pids: (args.pod_max_pids > 0).then_some(args.pod_max_pids),
+        pod_max_pids: args.pod_max_pids.most(),
         private_directories: vec![data_dir.clone()],
         ..RuntimeConfig::new(data_dir.join("runtime"))
     };

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anstyle::AnsiColor;
+use anstyle::{AnsiColor, Style};
 
 /// Exit status: the input cannot be used.
 pub(crate) const INPUT: u8 = 2;
@@ -27,6 +27,11 @@ impl Failure {
     /// A failure in these words.
     pub(crate) fn text(status: u8, what: impl Into<String>) -> Self {
         Self { status, what: what.into(), place: None, details: Vec::new(), hint: None }
+    }
+
+    /// A failure about which nothing is to be said; only its status tells of it.
+    pub(crate) fn quiet(status: u8) -> Self {
+        Self::text(status, "")
     }
 
     /// A failure with the whole chain of causes.
@@ -65,11 +70,22 @@ impl Failure {
 
     /// Prints it and answers the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        let red = AnsiColor::Red.on_default().bold();
+        if !self.what.is_empty() {
+            self.print("error:", AnsiColor::Red.on_default().bold());
+        }
+        ExitCode::from(self.status)
+    }
+
+    /// Prints it as something that the command got over, and that the user should know all the same.
+    pub(crate) fn warn(&self) {
+        self.print("warning:", AnsiColor::Yellow.on_default().bold());
+    }
+
+    fn print(&self, word: &str, style: Style) {
         let cyan = AnsiColor::Cyan.on_default();
         let mut err = anstream::stderr().lock();
         // Nobody is left to tell when standard error is closed.
-        let _ = writeln!(err, "{red}error:{red:#} {}", self.what);
+        let _ = writeln!(err, "{style}{word}{style:#} {}", self.what);
         for detail in &self.details {
             let _ = writeln!(err, "  {detail}");
         }
@@ -79,6 +95,5 @@ impl Failure {
         if let Some(hint) = &self.hint {
             let _ = writeln!(err, "  {cyan}hint:{cyan:#} {hint}");
         }
-        ExitCode::from(self.status)
     }
 }

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anstream::println;
 use images::{
     HOST_IMAGE, ImageStore, ImportError, ImportOptions, PullImageError, PullOptions, PullProgress, Reference,
     Removed, Silent, StoreError,
 };
 
 use crate::failure::{Failure, INPUT};
+use crate::flag_values;
+use crate::standard_output;
 
 mod output;
 mod progress;
@@ -30,7 +31,7 @@ pub(crate) struct ImageArgs {
     #[command(subcommand)]
     command: ImageCommand,
     /// Directory whose `images` holds the store [default: /var/lib/coracle, or the user's own when not root].
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, value_parser = flag_values::directory())]
     data_dir: Option<PathBuf>,
     /// Form of the answer.
     #[arg(short, long, value_enum, default_value_t = OutputForm::Text, value_name = "FORM", global = true)]
@@ -132,13 +133,10 @@ fn pull(store: &ImageStore, text: &str, form: OutputForm) -> Result<(), Failure>
         bars.clear();
     }
     match pulled {
-        Ok(image) => {
-            match form {
-                OutputForm::Text => println!("{}", output::sentence("pulled", &normal_name(text), &image)),
-                OutputForm::Json => println!("{}", output::json(&output::describe(&image))),
-            }
-            Ok(())
-        }
+        Ok(image) => standard_output::line(match form {
+            OutputForm::Text => output::sentence("pulled", &normal_name(text), &image),
+            OutputForm::Json => output::json(&output::describe(&image)),
+        }),
         Err(error) => Err(pull_failure(store, text, &options, &error)),
     }
 }
@@ -183,19 +181,21 @@ fn import(store: &ImageStore, file: &Path, name: Option<&str>, form: OutputForm)
     match form {
         OutputForm::Json => {
             let images: Vec<_> = imported.images.iter().map(output::describe).collect();
-            println!("{}", output::json(&images));
+            standard_output::line(output::json(&images))
         }
         OutputForm::Text => {
             for image in &imported.images {
                 let name = name.map_or_else(|| output::all_names(image), normal_name);
-                println!("{}", output::sentence("imported", &name, image));
+                standard_output::line(output::sentence("imported", &name, image))?;
             }
-            if imported.skipped > 0 {
-                println!("{} device nodes or reserved attributes were left out", imported.skipped);
+            match imported.skipped {
+                0 => Ok(()),
+                skipped => standard_output::line(format_args!(
+                    "{skipped} device nodes or reserved attributes were left out"
+                )),
             }
         }
     }
-    Ok(())
 }
 
 fn import_failure(file: &Path, error: &ImportError) -> Failure {
@@ -215,16 +215,13 @@ fn list(store: &ImageStore, form: OutputForm) -> Result<(), Failure> {
         OutputForm::Text => print_lines(&output::table(&images)),
         OutputForm::Json => {
             let images: Vec<_> = images.iter().map(output::describe).collect();
-            println!("{}", output::json(&images));
+            standard_output::line(output::json(&images))
         }
     }
-    Ok(())
 }
 
-fn print_lines(lines: &[String]) {
-    for line in lines {
-        println!("{line}");
-    }
+fn print_lines(lines: &[String]) -> Result<(), Failure> {
+    lines.iter().try_for_each(standard_output::line)
 }
 
 /// Removes all that can be removed; the first failure decides the exit status.
@@ -240,14 +237,14 @@ fn remove(store: &ImageStore, names: &[String], form: OutputForm) -> Result<(), 
             },
         }
     }
-    match form {
+    let printed = match form {
         OutputForm::Text => print_lines(&removed.iter().flat_map(output::removal).collect::<Vec<_>>()),
         OutputForm::Json => {
             let removed: Vec<_> = removed.iter().map(output::describe_removal).collect();
-            println!("{}", output::json(&removed));
+            standard_output::line(output::json(&removed))
         }
-    }
-    failure.map_or(Ok(()), Err)
+    };
+    failure.map_or(printed, Err)
 }
 
 fn remove_one(store: &ImageStore, name: &str) -> Result<Removed, Failure> {

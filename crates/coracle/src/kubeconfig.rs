@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::flag_values;
 use crate::node::options::DEFAULT_DATA_DIR;
+use crate::standard_output;
 
 /// Arguments of `coracle kubeconfig`.
 #[derive(clap::Args)]
@@ -19,7 +21,7 @@ use crate::node::options::DEFAULT_DATA_DIR;
   coracle kubeconfig --merge        then: kubectl --context coracle get pods")]
 pub(crate) struct KubeconfigArgs {
     /// Data directory of the node [default: /var/lib/coracle].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = flag_values::directory())]
     data_dir: Option<PathBuf>,
     /// Print the content instead of the path.
     #[arg(long, conflicts_with = "merge")]
@@ -49,25 +51,40 @@ fn act(args: &KubeconfigArgs) -> Result<(), Failure> {
                     .hint("set HOME, or KUBECONFIG to the file that shall be written")
             })?;
         merge_into(&target, &text)?;
-        anstream::println!("{}", target.display());
+        standard_output::line(target.display())
     } else if args.print {
-        anstream::print!("{text}");
+        standard_output::print(text)
     } else {
         let shown = fs::canonicalize(&path).unwrap_or(path);
-        anstream::println!("{}", shown.display());
+        standard_output::line(shown.display())
     }
-    Ok(())
 }
 
 fn unreadable(path: &Path, directory: &Path, error: &io::Error) -> Failure {
-    let failure = Failure::new(INPUT, error).place(path.display().to_string());
+    let shown = directory.display();
+    let start = format!(
+        "start one (`coracle up --data-dir {shown}`), or name the directory of another with --data-dir"
+    );
     match error.kind() {
-        io::ErrorKind::NotFound => failure.hint(format!(
-            "start the node first (`coracle up --data-dir {}`), or name its directory with --data-dir",
-            directory.display()
-        )),
-        io::ErrorKind::PermissionDenied => failure.hint("run this as the user who started the node"),
-        _ => failure.hint("check the file"),
+        io::ErrorKind::NotFound if directory.is_dir() => {
+            Failure::text(INPUT, "no node has been started on this data directory")
+                .place(shown.to_string())
+                .hint(start)
+        }
+        io::ErrorKind::NotFound => {
+            Failure::text(INPUT, "there is no node: the data directory does not exist")
+                .place(shown.to_string())
+                .hint(start)
+        }
+        io::ErrorKind::NotADirectory => {
+            Failure::text(INPUT, "this is a file and not the data directory of a node")
+                .place(shown.to_string())
+                .hint("name the directory that the node was started with")
+        }
+        io::ErrorKind::PermissionDenied => Failure::new(INPUT, error)
+            .place(path.display().to_string())
+            .hint("run this as the user who started the node"),
+        _ => Failure::new(INPUT, error).place(path.display().to_string()).hint("check the file"),
     }
 }
 

@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod cri;
 mod env;
 mod failure;
+mod flag_values;
 mod image;
 mod input;
 mod interrupt;
@@ -20,6 +21,7 @@ mod logging;
 mod node;
 mod prerequisites;
 mod run;
+mod standard_output;
 mod up;
 
 /// Runs Kubernetes pods on one machine and explains every environment variable.
@@ -76,13 +78,22 @@ fn main() -> ExitCode {
         Command::Cri(args) => cri::run(args),
         Command::Kubeconfig(args) => kubeconfig::run(args),
         Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut CommandLine::command(), "coracle", &mut std::io::stdout());
-            ExitCode::SUCCESS
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut CommandLine::command(), "coracle", &mut script);
+            said(standard_output::print(String::from_utf8_lossy(&script)))
         }
-        Command::Version => {
-            anstream::println!("coracle {} (Kubernetes 1.36)", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
+        Command::Version => said(standard_output::line(format_args!(
+            "coracle {} (Kubernetes 1.36)",
+            env!("CARGO_PKG_VERSION")
+        ))),
+    }
+}
+
+/// The end of a command that only prints.
+fn said(printed: Result<(), failure::Failure>) -> ExitCode {
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
     }
 }
 

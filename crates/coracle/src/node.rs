@@ -3,6 +3,7 @@
 //! It decides nothing about pods. What each part keeps lies below the data directory:
 //! `images` (shared by all nodes of the directory), `state.db`, `pki`, `kubelet`, `runtime`.
 
+mod damage;
 pub(crate) mod in_memory;
 pub(crate) mod options;
 mod throwaway;
@@ -14,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use api::FeatureGates;
 use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
 use apiserver::{ApiServer, ApiServerConfig, Identity, NodeConnector, NodeIo};
 use images::ImageStore;
@@ -26,6 +26,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::flag_values::NODE_NAME_BYTES;
 use options::{EnvFileMounts, EnvFileSyntax, HookHosts, NodeOptions};
 
 /// What of a node survives it.
@@ -54,15 +55,13 @@ pub(crate) struct NodeConfig {
     pub(crate) host_image: bool,
     /// Whether an unresolved reference keeps a container from starting.
     pub(crate) strict_references: bool,
-    /// Feature gates.
-    pub(crate) gates: FeatureGates,
     /// What the user chose on the command line.
     pub(crate) options: NodeOptions,
 }
 
 impl NodeConfig {
     /// A node with the user's options.
-    pub(crate) fn new(options: &NodeOptions, gates: FeatureGates, base: &Path) -> Self {
+    pub(crate) fn new(options: &NodeOptions, base: &Path) -> Self {
         Self {
             base: base.to_owned(),
             keeping: Keeping::Nothing,
@@ -71,7 +70,6 @@ impl NodeConfig {
             node_name: machine_name(),
             host_image: false,
             strict_references: false,
-            gates,
             options: options.clone(),
         }
     }
@@ -123,10 +121,13 @@ impl Node {
         // Also a node that does not listen has an authority: pods find its certificate in `kube-root-ca.crt`.
         let authority =
             Authority::open(&directory.join("pki")).map_err(|error| Failure::new(CANNOT_START, &error))?;
+        if let Some(replaced) = authority.replaced() {
+            damage::authority_replaced(&directory.join("pki"), replaced).warn();
+        }
         let shutdown = CancellationToken::new();
         let connector = Arc::new(KubeletConnector::default());
         let server_config = ApiServerConfig {
-            gates: config.gates,
+            gates: config.options.feature_gates,
             env_file_mounts: match config.options.env_file_mounts {
                 EnvFileMounts::Warn => admission::EnvFileMounts::Warn,
                 EnvFileMounts::InitOnly => admission::EnvFileMounts::InitOnly,
@@ -151,7 +152,7 @@ impl Node {
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
         let kubelet_config = KubeletConfig {
             addresses: vec![network.node_address().to_string()],
-            feature_gates: config.gates,
+            feature_gates: config.options.feature_gates,
             env_file_syntax: match config.options.env_file_syntax {
                 EnvFileSyntax::Default => envfile::Syntax::Default,
                 EnvFileSyntax::Rfc2 => envfile::Syntax::Rfc2,
@@ -290,10 +291,7 @@ fn open_store(config: &NodeConfig, directory: &Path) -> Result<Store, Failure> {
                     .hint("is another node running on this data directory? choose one with --data-dir")
             })?;
             if let Some(quarantine) = &opened.quarantine {
-                tracing::error!(
-                    moved_to = %quarantine.moved_to.display(), objects_kept = quarantine.kept,
-                    "the database was damaged: it was moved aside, and what could be read of it was kept; create the rest again"
-                );
+                damage::database_replaced(quarantine).warn();
             }
             Ok(opened.store)
         }
@@ -308,7 +306,7 @@ async fn open_runtime(config: &NodeConfig, directory: &Path) -> Result<(Runtime,
     }
     let network = Network::open(NetworkConfig::new(directory)).map_err(|error| failed(&error))?;
     let runtime_config = RuntimeConfig {
-        pod_max_pids: (config.options.pod_max_pids > 0).then_some(config.options.pod_max_pids),
+        pod_max_pids: config.options.pod_max_pids.most(),
         private_directories: vec![config.base.clone(), directory.to_owned()],
         ..RuntimeConfig::new(directory.join("runtime"))
     };
@@ -347,33 +345,22 @@ impl NodeConnector for KubeletConnector {
     }
 }
 
-impl NodeOptions {
-    /// The feature gates that the user chose.
-    ///
-    /// # Errors
-    ///
-    /// When a gate is unknown or has no value.
-    pub(crate) fn gates(&self) -> Result<FeatureGates, Failure> {
-        self.feature_gates.parse().map_err(|error: api::FeatureGatesError| {
-            Failure::new(INPUT, &error)
-                .place("--feature-gates")
-                .hint("write NAME=true or NAME=false, separated by commas")
-        })
-    }
-}
-
 fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     let name: String = name
         .chars()
         .map(|each| if each.is_ascii_alphanumeric() || each == '.' { each } else { '-' })
         .collect();
-    let name = name.trim_matches(['-', '.']);
+    let name: String = name.trim_matches(['-', '.']).chars().take(NODE_NAME_BYTES).collect();
+    let name = name.trim_end_matches(['-', '.']);
     if name.is_empty() { "node".to_owned() } else { name.to_owned() }
 }
 
 fn private_directory(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    if path.exists() && !path.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of that name"));
+    }
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }

@@ -17,10 +17,12 @@ use outcome::Standing;
 use report::{Form, Happening, Report};
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::flag_values;
 use crate::input::Input;
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
 use crate::node::{Keeping, Node, NodeConfig};
+use crate::standard_output;
 
 /// Exit status after Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -39,14 +41,15 @@ Examples:
   helm template ./chart | coracle run -        run what another tool writes
   coracle run -o json app.yaml | jq .type      one event a line, for programs
 
-Exit status: 0, all pods succeeded; that of the container when one pod failed; 1, several failed;
-2, the input cannot be used; 125, something could not be started; 130, Ctrl-C.")]
+Exit status: 0, all pods succeeded; that of the container when one pod failed; 1, several failed, or
+standard output cannot be written; 2, the input cannot be used; 125, something could not be started;
+130, Ctrl-C; 141, what reads standard output went away. However it ends, everything is taken away again.")]
 pub(crate) struct RunArgs {
     /// Files with the objects; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Namespace of objects that name none.
-    #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
+    #[arg(short, long, default_value = "default", value_name = "NAMESPACE", value_parser = flag_values::namespace)]
     namespace: String,
     /// Keep the node when the pods have ended, for kubectl, until Ctrl-C.
     #[arg(long)]
@@ -91,7 +94,6 @@ fn start(args: RunArgs) -> Result<u8, Failure> {
         }
         failure
     })?;
-    let gates = args.node.gates()?;
     crate::prerequisites::require_root("run")?;
     let form = match (args.quiet, args.output) {
         (_, Some(OutputForm::Json)) => Form::Json,
@@ -105,7 +107,7 @@ fn start(args: RunArgs) -> Result<u8, Failure> {
         keeping: Keeping::Nothing,
         host_image: true,
         strict_references: args.strict,
-        ..NodeConfig::new(&args.node, gates, &base)
+        ..NodeConfig::new(&args.node, &base)
     };
     let runtime = crate::prerequisites::async_runtime()?;
     let status = runtime.block_on(session(&args, &input, &plan, config, &report));
@@ -125,29 +127,40 @@ async fn session(
     let mut lives = Box::pin(lives(args, input, plan, &node, report));
     let ended = tokio::select! {
         biased;
-        () = interrupts.next() => Ok(None),
-        ended = &mut lives => ended.map(Some),
+        () = interrupts.next() => Ended::Stopped,
+        () = report.becomes_unwritable() => Ended::Unwritable,
+        ended = &mut lives => match ended {
+            Ok(ends) => Ended::Pods(ends),
+            Err(failure) => Ended::NotCreated(failure),
+        },
     };
-    let status = match &ended {
-        Ok(Some(ends)) => {
+    let (early, status) = match &ended {
+        Ended::Pods(ends) => {
             let status = outcome::exit_status(ends.values());
             tell_causes(ends, report);
             report.tell(&Happening::Result { status, summary: &summary(ends, status) });
             if args.keep {
                 stay(&node, &mut interrupts, report).await;
             }
-            status
+            (false, status)
         }
-        Ok(None) => INTERRUPTED,
-        Err(_) => INPUT,
+        Ended::Stopped => {
+            let message = "stopping the pods; Ctrl-C again kills them at once";
+            report.tell(&Happening::Notice { message });
+            (true, INTERRUPTED)
+        }
+        Ended::Unwritable => {
+            if report.unwritable().is_some_and(|error| error.kind() != std::io::ErrorKind::BrokenPipe) {
+                let message = "standard output cannot be written; stopping the pods";
+                report.tell(&Happening::Notice { message });
+            }
+            (true, standard_output::READER_GONE)
+        }
+        Ended::NotCreated(_) => (false, INPUT),
     };
-    let is_interrupted = matches!(ended, Ok(None));
-    if is_interrupted {
-        report.tell(&Happening::Notice { message: "stopping the pods; Ctrl-C again kills them at once" });
-    }
     let away = async {
-        let mut away = std::pin::pin!(take_away(&node, is_interrupted || args.keep));
-        if !is_interrupted {
+        let mut away = std::pin::pin!(take_away(&node, early || args.keep));
+        if !early {
             return away.await;
         }
         // What pods say and how they end while they stop belongs to the output.
@@ -163,10 +176,26 @@ async fn session(
     }
     drop(lives);
     node.remove().await;
-    if is_interrupted {
+    if matches!(ended, Ended::Stopped) {
         report.tell(&Happening::Result { status, summary: "stopped" });
     }
-    ended.map(|_| status)
+    match (ended, report.unwritable()) {
+        (Ended::NotCreated(failure), _) => Err(failure),
+        (_, Some(error)) => Err(standard_output::unwritable(error)),
+        (Ended::Pods(_) | Ended::Stopped | Ended::Unwritable, None) => Ok(status),
+    }
+}
+
+/// How the lives of the pods ended, as far as `coracle run` cares.
+enum Ended {
+    /// Each came to its end.
+    Pods(BTreeMap<PodKey, Standing>),
+    /// The user wants no more.
+    Stopped,
+    /// Standard output takes no more.
+    Unwritable,
+    /// The objects could not be created.
+    NotCreated(Failure),
 }
 
 /// Creates the objects and follows the pods to their end.
@@ -197,13 +226,12 @@ async fn lives(
 fn tell_causes(ends: &BTreeMap<PodKey, Standing>, report: &Report) {
     for (key, end) in ends {
         if let Standing::CannotStart { container, reason, message } = end {
-            let message = format!("container {container} could not be started: {reason}: {message}");
-            report.tell(&Happening::Event {
+            report.tell(&Happening::CannotStart {
                 namespace: &key.namespace,
                 pod: &key.name,
-                severity: "Warning",
-                reason: report::CANNOT_START,
-                message: &message,
+                container: container.as_deref(),
+                reason,
+                message,
             });
         }
     }

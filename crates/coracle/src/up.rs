@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::failure::{Failure, INPUT};
+use crate::failure::Failure;
+use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
 use crate::node::{Keeping, Node, NodeConfig};
+use crate::standard_output;
 
 /// Arguments of `coracle up`.
 #[derive(clap::Args)]
@@ -21,7 +23,7 @@ pub(crate) struct UpArgs {
     #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDR:PORT")]
     listen: SocketAddr,
     /// Further names and addresses by which clients reach the API.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = flag_values::certificate_name)]
     tls_san: Vec<String>,
     /// Allow pods to use the machine's own root file system as image `coracle.dev/host`.
     #[arg(long)]
@@ -30,7 +32,7 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     strict_references: bool,
     /// Name of the node [default: the host name].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = flag_values::node_name)]
     node_name: Option<String>,
     #[command(flatten)]
     node: NodeOptions,
@@ -45,7 +47,6 @@ pub(crate) fn run(args: UpArgs) -> ExitCode {
 }
 
 fn start(args: &UpArgs) -> Result<(), Failure> {
-    let gates = args.node.gates()?;
     crate::prerequisites::require_root("up")?;
     crate::logging::start("info");
     let base = args.node.data_dir();
@@ -55,13 +56,9 @@ fn start(args: &UpArgs) -> Result<(), Failure> {
         keeping: Keeping::Everything,
         host_image: args.allow_host_image,
         strict_references: args.strict_references,
-        ..NodeConfig::new(&args.node, gates, &base)
+        ..NodeConfig::new(&args.node, &base)
     };
     if let Some(name) = &args.node_name {
-        if let Err(error) = names::DnsSubdomain::parse(name) {
-            let hint = "write a name such as `node-1` or `node.example`";
-            return Err(Failure::text(INPUT, error.messages().join("; ")).place("--node-name").hint(hint));
-        }
         config.node_name.clone_from(name);
     }
     let runtime = crate::prerequisites::async_runtime()?;
@@ -74,7 +71,10 @@ async fn stay(config: NodeConfig) -> Result<(), Failure> {
     let mut interrupts = Interrupts::listen()?;
     let mut node = Node::start(config).await?;
     if let Some(kubeconfig) = &node.kubeconfig {
-        anstream::println!("export KUBECONFIG={}", kubeconfig.display());
+        // The node does not live to print this line: it stays also when nobody can read it.
+        if standard_output::line(format_args!("export KUBECONFIG={}", kubeconfig.display())).is_err() {
+            tracing::warn!(kubeconfig = %kubeconfig.display(), "standard output cannot be written; the node is ready all the same");
+        }
     }
     let ended = tokio::select! {
         () = interrupts.next() => Ok(()),

@@ -12,6 +12,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use crate::agent::Agent;
+use crate::api_error::Brief;
 use crate::env_files::{FileIdentity, VolumeHandle};
 use crate::images::PresentImage;
 use crate::volumes;
@@ -59,7 +60,7 @@ async fn fetch_config_maps(agent: &Agent, namespace: &str, required: &Requiremen
             Ok(Some(object)) => Availability::Present(ConfigMapSource::from(&object)),
             Ok(None) => Availability::Absent,
             Err(error) => {
-                tracing::warn!(%error, config_map = name, "cannot be read");
+                tracing::warn!(error = %Brief(&error), config_map = name, "cannot be read");
                 Availability::Unavailable(Unavailable::NotSynced)
             }
         };
@@ -74,7 +75,7 @@ async fn fetch_secrets(agent: &Agent, namespace: &str, required: &Requirements, 
             Ok(Some(object)) => Availability::Present(SecretSource::from(&object)),
             Ok(None) => Availability::Absent,
             Err(error) => {
-                tracing::warn!(%error, secret = name, "cannot be read");
+                tracing::warn!(error = %Brief(&error), secret = name, "cannot be read");
                 Availability::Unavailable(Unavailable::NotSynced)
             }
         };
@@ -92,7 +93,7 @@ async fn fetch_services(agent: &Agent, namespace: &str, required: &Requirements)
                 services.extend(list.items.iter().map(|service| Arc::new(ServiceSource::from_live(service))));
             }
             Err(error) => {
-                tracing::warn!(%error, namespace, "services cannot be read");
+                tracing::warn!(error = %Brief(&error), namespace, "services cannot be read");
                 return Services::Unavailable;
             }
         }
@@ -104,7 +105,7 @@ async fn fetch_services(agent: &Agent, namespace: &str, required: &Requirements)
                 services.extend(service.iter().map(|service| Arc::new(ServiceSource::from_live(service))));
             }
             Err(error) => {
-                tracing::warn!(%error, "the service default/kubernetes cannot be read");
+                tracing::warn!(error = %Brief(&error), "the service default/kubernetes cannot be read");
                 return Services::Unavailable;
             }
         }

@@ -25,6 +25,7 @@
 //! What concerns a pod is shown there: a waiting reason, an event, a status. What concerns the node is logged, and tried again.
 
 mod agent;
+mod api_error;
 mod binder;
 mod clock;
 mod config;

@@ -19,6 +19,7 @@ use serde_json::json;
 use api::reasons::event;
 
 use crate::agent::SharedAgent;
+use crate::api_error::Brief;
 use crate::clock;
 use crate::events::EventType;
 
@@ -50,8 +51,14 @@ pub(crate) fn machine_capacity(root_dir: &Path) -> BTreeMap<String, String> {
 pub(crate) async fn keep_node(agent: SharedAgent) {
     let nodes: Api<Node> = Api::all(agent.client.clone());
     let mut pause = Duration::from_millis(100);
+    let mut said = String::new();
     while let Err(error) = register(&agent, &nodes).await {
-        tracing::warn!(%error, "the node could not be registered");
+        let error = Brief(&error).to_string();
+        // It is tried until it works; the log needs each reason once.
+        if said != error {
+            tracing::warn!(%error, "the node could not be registered; trying again");
+            said = error;
+        }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(7));
     }
@@ -75,11 +82,13 @@ pub(crate) async fn keep_node(agent: SharedAgent) {
                 Err(kube::Error::Api(answer)) if answer.code == 404 => {
                     // Somebody deleted the node's object: it comes back.
                     if let Err(error) = register(&agent, &nodes).await {
-                        tracing::warn!(%error, "the node could not be registered");
+                        tracing::warn!(error = %Brief(&error), "the node could not be registered");
                     }
                     written = None;
                 }
-                Err(error) => tracing::warn!(%error, "the status of the node was not written"),
+                Err(error) => {
+                    tracing::warn!(error = %Brief(&error), "the status of the node was not written");
+                }
             }
         }
         tokio::time::sleep(agent.config.heartbeat).await;

@@ -214,7 +214,7 @@ impl PodsTask {
                 let agent = self.agent.clone();
                 self.agent.spawn(async move {
                     if let Err(error) = delete_finally(&agent.client, &pod).await {
-                        tracing::warn!(%error, "an ended pod could not be deleted");
+                        tracing::warn!(error = %crate::api_error::Brief(&error), "an ended pod could not be deleted");
                     }
                 });
             }

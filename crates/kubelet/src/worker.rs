@@ -41,7 +41,7 @@ pub(crate) enum TurnError {
     #[error("the container runtime does not answer: {}", .0.message())]
     Runtime(#[from] tonic::Status),
     /// The API server did not answer.
-    #[error("the API server does not answer: {0}")]
+    #[error("the API server does not answer: {}", crate::api_error::Brief(.0))]
     Api(#[from] kube::Error),
     /// The file system refused.
     #[error("{action}: {source}")]

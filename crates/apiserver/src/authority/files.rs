@@ -24,18 +24,34 @@ fn paths(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
     (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")))
 }
 
-/// Both files; `None` when one of them is missing or is not text.
-pub(super) fn read(directory: &Path, name: &str) -> Result<Option<Credential>, AuthorityError> {
-    let (certificate, key) = paths(directory, name);
-    match (read_text(&certificate)?, read_text(&key)?) {
-        (Some(certificate), Some(key)) => Ok(Some(Credential { certificate, key })),
-        _ => Ok(None),
-    }
+/// What there is of a certificate and its key.
+pub(super) enum Kept {
+    /// Neither file.
+    Nothing,
+    /// One of the two files.
+    Part,
+    /// Both, and one of them is not text.
+    NoText,
+    /// Both.
+    Whole(Credential),
 }
 
-fn read_text(path: &Path) -> Result<Option<String>, AuthorityError> {
+/// Reads both files.
+pub(super) fn read(directory: &Path, name: &str) -> Result<Kept, AuthorityError> {
+    let (certificate, key) = paths(directory, name);
+    Ok(match (read_bytes(&certificate)?, read_bytes(&key)?) {
+        (None, None) => Kept::Nothing,
+        (Some(_), None) | (None, Some(_)) => Kept::Part,
+        (Some(certificate), Some(key)) => match (String::from_utf8(certificate), String::from_utf8(key)) {
+            (Ok(certificate), Ok(key)) => Kept::Whole(Credential { certificate, key }),
+            (_, Err(_)) | (Err(_), _) => Kept::NoText,
+        },
+    })
+}
+
+fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, AuthorityError> {
     match fs::read(path) {
-        Ok(bytes) => Ok(String::from_utf8(bytes).ok()),
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(file_error(path)(error)),
     }
@@ -60,22 +76,39 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// Keeps damaged or ending files under another name.
-pub(super) fn move_aside(directory: &Path, name: &str) -> Result<(), AuthorityError> {
+/// Keeps damaged or ending files under another name; answers which.
+pub(super) fn move_aside(directory: &Path, name: &str) -> Result<Vec<PathBuf>, AuthorityError> {
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let (certificate, key) = paths(directory, name);
+    let mut kept = Vec::new();
     for path in [certificate, key] {
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(format!(".old-{stamp}"));
+        // Two in one second do not replace each other.
+        let aside = (0_u32..)
+            .map(|number| {
+                let mut aside = path.as_os_str().to_owned();
+                aside.push(if number == 0 {
+                    format!(".old-{stamp}")
+                } else {
+                    format!(".old-{stamp}-{number}")
+                });
+                PathBuf::from(aside)
+            })
+            .find(|aside| !aside.exists())
+            .expect("there are more numbers than files");
         match fs::rename(&path, &aside) {
-            Ok(()) => {
-                tracing::warn!(file = %path.display(), kept_as = %Path::new(&aside).display(), "a certificate cannot be used any more");
-            }
+            Ok(()) => kept.push(aside),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(file_error(&path)(error)),
         }
     }
-    Ok(())
+    Ok(kept)
+}
+
+/// Whether a certificate is about this key.
+pub(super) fn holds_key(pem: &str, key: &rcgen::KeyPair) -> bool {
+    let Some(der) = der(pem) else { return false };
+    let Ok((_, certificate)) = X509Certificate::from_der(&der) else { return false };
+    certificate.public_key().raw == rcgen::PublicKeyData::subject_public_key_info(key)
 }
 
 pub(super) fn der(pem: &str) -> Option<CertificateDer<'static>> {

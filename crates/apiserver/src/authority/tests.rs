@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::{Authority, Kubeconfig, files, write_kubeconfig};
+use super::{Authority, Kubeconfig, ReplacedReason, files, write_kubeconfig};
 use crate::identity::Identity;
 
 #[test]
@@ -44,18 +44,33 @@ fn a_client_certificate_names_user_and_groups() {
 
 #[test]
 fn a_damaged_authority_is_moved_aside_and_everything_made_anew() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let first = Authority::open(directory.path()).expect("made");
-    let server = first.server(&["localhost".to_owned()]).expect("made");
-    fs::write(directory.path().join("ca.key"), "nonsense").expect("writable");
-    let second = Authority::open(directory.path()).expect("made anew");
-    assert_ne!(second.certificate_pem(), first.certificate_pem());
-    assert_ne!(second.server(&["localhost".to_owned()]).expect("of the new authority"), server);
-    let kept = fs::read_dir(directory.path())
-        .expect("a directory")
-        .filter(|entry| entry.as_ref().expect("an entry").file_name().to_string_lossy().contains(".old-"))
-        .count();
-    assert_eq!(kept, 2);
+    let other = tempfile::tempdir().expect("a directory");
+    Authority::open(other.path()).expect("made");
+    let foreign_key = fs::read(other.path().join("ca.key")).expect("there");
+    for (name, damaged, reason, kept) in [
+        ("ca.key", Some(b"nonsense".to_vec()), ReplacedReason::Damaged, 2),
+        ("ca.key", Some(vec![0xff; 40]), ReplacedReason::Damaged, 2),
+        ("ca.key", Some(foreign_key), ReplacedReason::Damaged, 2),
+        ("ca.key", None, ReplacedReason::Incomplete, 1),
+        ("ca.crt", Some(Vec::new()), ReplacedReason::Damaged, 2),
+        ("ca.crt", None, ReplacedReason::Incomplete, 1),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = Authority::open(directory.path()).expect("made");
+        assert_eq!(first.replaced(), None, "there was nothing to replace");
+        let server = first.server(&["localhost".to_owned()]).expect("made");
+        match &damaged {
+            Some(bytes) => fs::write(directory.path().join(name), bytes).expect("writable"),
+            None => fs::remove_file(directory.path().join(name)).expect("there"),
+        }
+        let second = Authority::open(directory.path()).expect("made anew");
+        assert_ne!(second.certificate_pem(), first.certificate_pem());
+        assert_ne!(second.server(&["localhost".to_owned()]).expect("of the new authority"), server);
+        let replaced = second.replaced().expect("it is told");
+        assert_eq!((replaced.reason, replaced.kept.len()), (reason, kept), "{name}");
+        assert!(replaced.kept.iter().all(|path| path.exists()), "nothing is deleted");
+        assert_eq!(Authority::open(directory.path()).expect("read").replaced(), None, "told once");
+    }
 }
 
 #[test]

@@ -2,24 +2,28 @@
 
 use std::path::PathBuf;
 
+use api::FeatureGates;
+
+use crate::flag_values::{self, PodPids};
+
 /// How pods are run on this node.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct NodeOptions {
     /// Directory for images, containers and state [default: /var/lib/coracle].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = flag_values::directory())]
     pub(crate) data_dir: Option<PathBuf>,
     /// Feature gates, such as `RelaxedEnvironmentVariableValidation=false,EnvFiles=true`.
-    #[arg(long, value_name = "GATES", default_value = "")]
-    pub(crate) feature_gates: String,
+    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
+    pub(crate) feature_gates: FeatureGates,
     /// Syntax of env files.
     #[arg(long, value_enum, default_value_t = EnvFileSyntax::Default, value_name = "SYNTAX")]
     pub(crate) env_file_syntax: EnvFileSyntax,
     /// Who may mount the volume of an env file.
     #[arg(long, value_enum, default_value_t = EnvFileMounts::Warn, value_name = "RULE")]
     pub(crate) env_file_mounts: EnvFileMounts,
-    /// Most processes in a pod.
-    #[arg(long, value_name = "COUNT", default_value_t = 4096)]
-    pub(crate) pod_max_pids: u64,
+    /// Most processes in a pod, or `unlimited`.
+    #[arg(long, value_name = "COUNT", default_value = "4096")]
+    pub(crate) pod_max_pids: PodPids,
     /// Whether a container that names no seccomp profile gets the default one.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) seccomp_default: bool,

@@ -37,8 +37,8 @@ pub(crate) enum Standing {
     },
     /// A container cannot be started as things are.
     CannotStart {
-        /// The container.
-        container: String,
+        /// The container; none when it is the pod as a whole.
+        container: Option<String>,
         /// Kubernetes' reason, such as `CreateContainerConfigError`.
         reason: String,
         /// What stands in the way.
@@ -88,14 +88,14 @@ fn hopeless(status: &ContainerStatus) -> Option<Standing> {
         return status.last_state.as_ref().and_then(|last| last.terminated.as_ref()).and_then(|ended| {
             let never = ended.reason.as_deref().is_some_and(|reason| NEVER_RAN.contains(&reason));
             never.then(|| Standing::CannotStart {
-                container: status.name.clone(),
+                container: Some(status.name.clone()),
                 reason: ended.reason.clone().unwrap_or_default(),
                 message: ended.message.clone().unwrap_or_default(),
             })
         });
     }
     HOPELESS.contains(&reason.as_str()).then(|| Standing::CannotStart {
-        container: status.name.clone(),
+        container: Some(status.name.clone()),
         reason,
         message: waiting.message.clone().unwrap_or_default(),
     })
@@ -105,7 +105,7 @@ fn never_ran(status: &ContainerStatus) -> Option<Standing> {
     let ended = status.state.as_ref()?.terminated.as_ref()?;
     let reason = ended.reason.clone()?;
     NEVER_RAN.contains(&reason.as_str()).then(|| Standing::CannotStart {
-        container: status.name.clone(),
+        container: Some(status.name.clone()),
         reason,
         message: ended.message.clone().unwrap_or_default(),
     })

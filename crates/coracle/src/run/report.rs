@@ -2,10 +2,12 @@
 //!
 //! Text that a container wrote is never interpreted, but in JSON and in messages control characters are shown escaped.
 
-use std::io::Write;
-use std::sync::Mutex;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::sync::{Mutex, OnceLock};
 
 use anstyle::{AnsiColor, Style};
+use tokio::sync::Notify;
 
 use super::outcome::ContainerChange;
 
@@ -25,14 +27,28 @@ pub(crate) enum Form {
 pub(crate) enum Happening<'a> {
     /// An object of the input was created.
     Created { kind: &'a str, namespace: Option<&'a str>, name: &'a str },
-    /// A pod changed its phase.
-    Phase { namespace: &'a str, pod: &'a str, phase: &'a str },
+    /// A pod changed its phase; reason and message are given when the node ended it, such as `Evicted`.
+    Phase {
+        namespace: &'a str,
+        pod: &'a str,
+        phase: &'a str,
+        reason: Option<&'a str>,
+        message: Option<&'a str>,
+    },
     /// A container changed.
     Container { namespace: &'a str, pod: &'a str, change: &'a ContainerChange },
     /// A container wrote a line. The line is without its end.
     Log { namespace: &'a str, pod: &'a str, container: &'a str, line: &'a [u8] },
     /// The node reported something about a pod (a Kubernetes event).
     Event { namespace: &'a str, pod: &'a str, severity: &'a str, reason: &'a str, message: &'a str },
+    /// A pod, or one container of it, could not be started, and nothing more is expected of it.
+    CannotStart {
+        namespace: &'a str,
+        pod: &'a str,
+        container: Option<&'a str>,
+        reason: &'a str,
+        message: &'a str,
+    },
     /// The API answered with a warning, for an object of the input.
     Warning { object: &'a str, message: &'a str },
     /// All is over.
@@ -42,18 +58,35 @@ pub(crate) enum Happening<'a> {
 }
 
 /// The reason under which `coracle run` tells that a pod could not be started.
-pub(crate) const CANNOT_START: &str = "CannotStart";
+const CANNOT_START: &str = "CannotStart";
 
 /// Prints happenings; shared by the tasks that follow pods and logs.
 pub(crate) struct Report {
     form: Form,
-    lines: Mutex<Widths>,
+    lines: Mutex<Lines>,
+    /// Why standard output takes nothing more.
+    unwritable: OnceLock<io::Error>,
+    became_unwritable: Notify,
 }
 
-/// Prefixes are padded to the longest seen so far, so that the log lines of several containers align.
+/// What is remembered from line to line.
 #[derive(Default)]
-struct Widths {
+struct Lines {
+    /// Prefixes are padded to the longest seen so far, so that the log lines of several containers align.
     prefix: usize,
+    /// Warnings that were told, by pod: what a pod could not be started for is not told twice.
+    warned: BTreeSet<(String, String)>,
+}
+
+/// More warnings than this are not remembered.
+const REMEMBERED: usize = 1000;
+
+impl Lines {
+    fn remember(&mut self, pod: &str, message: &str) {
+        if self.warned.len() < REMEMBERED {
+            self.warned.insert((pod.to_owned(), message.to_owned()));
+        }
+    }
 }
 
 const PREFIX_COLOURS: [AnsiColor; 6] = [
@@ -68,38 +101,113 @@ const PREFIX_COLOURS: [AnsiColor; 6] = [
 impl Report {
     /// A report in this form.
     pub(crate) fn new(form: Form) -> Self {
-        Self { form, lines: Mutex::new(Widths::default()) }
+        let (unwritable, became_unwritable) = (OnceLock::new(), Notify::new());
+        Self { form, lines: Mutex::default(), unwritable, became_unwritable }
     }
 
-    /// Prints one happening. A reader that has gone away is no error of ours: the pods go on.
+    /// Prints one happening. When standard output does not take it, [`Self::becomes_unwritable`] ends.
     pub(crate) fn tell(&self, happening: &Happening<'_>) {
-        let Ok(mut widths) = self.lines.lock() else { return };
-        let _ = match self.form {
-            Form::Json => tell_json(happening),
-            Form::Quiet => tell_quiet(happening),
-            Form::Text => tell_text(happening, &mut widths),
+        let Ok(mut lines) = self.lines.lock() else { return };
+        let told = match self.form {
+            Form::Json => self.on_standard_output(|| tell_json(happening)),
+            Form::Quiet => match happening {
+                Happening::Log { line, .. } => self.on_standard_output(|| write_line(&[line])),
+                other => {
+                    tell_quiet(other);
+                    Ok(())
+                }
+            },
+            Form::Text => match happening {
+                Happening::Log { pod, container, line, .. } => {
+                    self.on_standard_output(|| tell_log(pod, container, line, &mut lines))
+                }
+                other => {
+                    // Standard error is for people who look; that nobody does is no reason to end.
+                    let _ = tell_text(other, &mut lines);
+                    Ok(())
+                }
+            },
         };
+        if let Err(error) = told {
+            let _ = self.unwritable.set(error);
+            self.became_unwritable.notify_waiters();
+        }
+    }
+
+    /// Prints, unless that has failed before.
+    fn on_standard_output(&self, print: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if self.unwritable.get().is_some() { Ok(()) } else { print() }
+    }
+
+    /// What standard output said when it did not take a line.
+    pub(crate) fn unwritable(&self) -> Option<&io::Error> {
+        self.unwritable.get()
+    }
+
+    /// Waits until standard output does not take a line: its reader went away, or its disk is full.
+    pub(crate) async fn becomes_unwritable(&self) {
+        loop {
+            let became = self.became_unwritable.notified();
+            if self.unwritable.get().is_some() {
+                return;
+            }
+            became.await;
+        }
     }
 }
 
-fn tell_quiet(happening: &Happening<'_>) -> std::io::Result<()> {
-    match happening {
-        Happening::Log { line, .. } => write_line(&[line]),
-        // Quiet leaves out progress, never the reason of a failure.
-        Happening::Event { pod, reason: CANNOT_START, message, .. } => {
-            writeln!(anstream::stderr().lock(), "error: pod {pod}: {}", printable(message))
+/// Quiet leaves out progress, never the reason of a failure.
+fn tell_quiet(happening: &Happening<'_>) {
+    let mut err = anstream::stderr().lock();
+    // Nobody is left to tell when standard error is closed.
+    let _ = match happening {
+        Happening::CannotStart { pod, container, reason, message, .. } => {
+            writeln!(err, "error: pod {pod}: {}", printable(&cannot_start(*container, reason, Some(message))))
         }
-        Happening::Created { .. }
-        | Happening::Phase { .. }
+        Happening::Phase { pod, phase, reason: Some(reason), message, .. } => {
+            writeln!(err, "error: pod {pod}: {phase}{}", why(reason, *message))
+        }
+        Happening::Log { .. }
+        | Happening::Created { .. }
+        | Happening::Phase { reason: None, .. }
         | Happening::Container { .. }
         | Happening::Event { .. }
         | Happening::Warning { .. }
         | Happening::Result { .. }
         | Happening::Notice { .. } => Ok(()),
+    };
+}
+
+/// "container c could not be started: REASON: MESSAGE".
+fn cannot_start(container: Option<&str>, reason: &str, message: Option<&str>) -> String {
+    let what = match container {
+        Some(container) => format!("container {container} could not be started: {reason}"),
+        None => format!("could not be started: {reason}"),
+    };
+    match message {
+        Some(message) if !message.is_empty() => format!("{what}: {message}"),
+        Some(_) | None => what,
     }
 }
 
-fn write_line(parts: &[&[u8]]) -> std::io::Result<()> {
+/// " (REASON: MESSAGE)".
+fn why(reason: &str, message: Option<&str>) -> String {
+    format!(" ({}{})", printable(reason), after_colon(message.unwrap_or_default().trim()))
+}
+
+/// A line of a log with the prefix of its container.
+fn tell_log(pod: &str, container: &str, line: &[u8], lines: &mut Lines) -> io::Result<()> {
+    let prefix = if pod == container { pod.to_owned() } else { format!("{pod}/{container}") };
+    lines.prefix = lines.prefix.max(prefix.chars().count());
+    let colour = PREFIX_COLOURS[colour_index(&prefix)].on_default();
+    let mut out = anstream::stdout().lock();
+    write!(out, "{colour}{prefix:<width$} |{colour:#} ", width = lines.prefix)?;
+    out.flush()?;
+    drop(out);
+    write_line(&[line])
+}
+
+fn write_line(parts: &[&[u8]]) -> io::Result<()> {
     let mut out = std::io::stdout().lock();
     for part in parts {
         out.write_all(part)?;
@@ -108,7 +216,7 @@ fn write_line(parts: &[&[u8]]) -> std::io::Result<()> {
     out.flush()
 }
 
-fn tell_text(happening: &Happening<'_>, widths: &mut Widths) -> std::io::Result<()> {
+fn tell_text(happening: &Happening<'_>, lines: &mut Lines) -> io::Result<()> {
     let mut err = anstream::stderr().lock();
     let dim = Style::new().dimmed();
     let yellow = AnsiColor::Yellow.on_default().bold();
@@ -118,7 +226,10 @@ fn tell_text(happening: &Happening<'_>, widths: &mut Widths) -> std::io::Result<
             let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
             writeln!(err, "{dim}created {kind} {name}{place}{dim:#}", kind = kind.to_lowercase())
         }
-        Happening::Phase { pod, phase, .. } => writeln!(err, "{dim}pod {pod}: {phase}{dim:#}"),
+        Happening::Phase { pod, phase, reason: None, .. } => writeln!(err, "{dim}pod {pod}: {phase}{dim:#}"),
+        Happening::Phase { pod, phase, reason: Some(reason), message, .. } => {
+            writeln!(err, "{red}pod {pod}: {phase}{red:#}{}", why(reason, *message))
+        }
         Happening::Container { pod, change, .. } => match change {
             ContainerChange::Started { container, restarts: 0 } => {
                 writeln!(err, "{dim}pod {pod}: container {container} started{dim:#}")
@@ -137,26 +248,26 @@ fn tell_text(happening: &Happening<'_>, widths: &mut Widths) -> std::io::Result<
                 "{red}pod {pod}: container {container} ended with status {status}{red:#} ({})",
                 printable(reason)
             ),
-            ContainerChange::Waits { container, reason, message } => writeln!(
-                err,
-                "{yellow}pod {pod}: container {container} waits: {}{yellow:#}{}",
-                printable(reason),
-                after_colon(message)
-            ),
+            ContainerChange::Waits { container, reason, message } => {
+                lines.remember(pod, message);
+                writeln!(
+                    err,
+                    "{yellow}pod {pod}: container {container} waits: {}{yellow:#}{}",
+                    printable(reason),
+                    after_colon(message)
+                )
+            }
         },
-        Happening::Log { pod, container, line, .. } => {
-            let prefix = if pod == container { (*pod).to_owned() } else { format!("{pod}/{container}") };
-            widths.prefix = widths.prefix.max(prefix.chars().count());
-            let colour = PREFIX_COLOURS[colour_index(&prefix)].on_default();
-            drop(err);
-            let mut out = anstream::stdout().lock();
-            write!(out, "{colour}{prefix:<width$} |{colour:#} ", width = widths.prefix)?;
-            out.flush()?;
-            drop(out);
-            write_line(&[line])
+        Happening::Log { .. } => Ok(()),
+        Happening::CannotStart { pod, container, reason, message, .. } => {
+            let told = lines.warned.contains(&((*pod).to_owned(), (*message).to_owned()));
+            let message = (!told).then_some(*message);
+            let text = cannot_start(*container, reason, message);
+            writeln!(err, "{red}pod {pod}:{red:#} {}", printable(&text))
         }
         Happening::Event { pod, severity, reason, message, .. } => {
             if *severity == "Warning" {
+                lines.remember(pod, message);
                 writeln!(err, "{yellow}pod {pod}: {}{yellow:#}{}", printable(reason), after_colon(message))
             } else {
                 writeln!(err, "{dim}pod {pod}: {}{}{dim:#}", printable(reason), after_colon(message))
@@ -196,7 +307,7 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-fn tell_json(happening: &Happening<'_>) -> std::io::Result<()> {
+fn tell_json(happening: &Happening<'_>) -> io::Result<()> {
     let mut event = json_event(happening);
     event["time"] = jiff::Timestamp::now().to_string().into();
     write_line(&[event.to_string().as_bytes()])
@@ -209,8 +320,17 @@ fn json_event(happening: &Happening<'_>) -> serde_json::Value {
         Happening::Created { kind, namespace, name } => {
             json!({"type": "created", "kind": kind, "namespace": namespace, "name": name})
         }
-        Happening::Phase { namespace, pod, phase } => {
-            json!({"type": "pod", "namespace": namespace, "pod": pod, "phase": phase})
+        Happening::Phase { namespace, pod, phase, reason, message } => {
+            let mut event = json!({"type": "pod", "namespace": namespace, "pod": pod, "phase": phase});
+            if let Some(reason) = reason {
+                event["reason"] = (*reason).into();
+                event["message"] = message.unwrap_or_default().into();
+            }
+            event
+        }
+        Happening::CannotStart { namespace, pod, container, reason, message } => {
+            let message = cannot_start(*container, reason, Some(message));
+            json!({"type": "event", "namespace": namespace, "pod": pod, "severity": "Warning", "reason": CANNOT_START, "message": message})
         }
         Happening::Container { namespace, pod, change } => {
             let mut event = json!({"type": "container", "namespace": namespace, "pod": pod});
