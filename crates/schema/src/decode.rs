@@ -1,8 +1,13 @@
 //! Walker 1: JSON to a tree that has exactly the fields of a type, in upstream's words: unknown and duplicate fields,
 //! values of the wrong type, and the zero values that Go writes for what was left out.
 
+mod inspect;
 mod scalar;
+mod suggest;
 mod zero;
+
+pub use inspect::{FieldProblem, Inspection, Mismatch, ProblemKind, Step, inspect};
+pub use suggest::Suggestion;
 
 use std::collections::HashSet;
 
@@ -148,20 +153,13 @@ fn walk(
     validation: FieldValidation,
     words: Words,
 ) -> Result<Decoded, DecodeError> {
-    let mut walker = Walker {
-        words,
-        strict: validation != FieldValidation::Ignore,
-        problems: Vec::new(),
-        seen: HashSet::new(),
-        strict_path: String::new(),
-        fields: Vec::new(),
-        enclosing: None,
-    };
+    let mut walker = Walker::new(words, validation != FieldValidation::Ignore);
     let value = walker.value(Shape::Named(ty), tree).map_err(|message| DecodeError::Mismatch { message })?;
-    if validation == FieldValidation::Strict && !walker.problems.is_empty() {
-        return Err(DecodeError::Strict { problems: walker.problems });
+    let problems: Vec<String> = walker.problems.iter().map(FieldProblem::to_string).collect();
+    if validation == FieldValidation::Strict && !problems.is_empty() {
+        return Err(DecodeError::Strict { problems });
     }
-    Ok(Decoded { value, warnings: walker.problems })
+    Ok(Decoded { value, warnings: problems })
 }
 
 /// Whose sentences tell about wrong types.
@@ -173,28 +171,83 @@ enum Words {
     Unstructured,
 }
 
-struct Walker {
+struct Walker<'j> {
     words: Words,
     strict: bool,
-    problems: Vec<String>,
+    /// Whether a value of the wrong type is noted and taken as absent instead of ending the walk.
+    goes_on: bool,
+    problems: Vec<FieldProblem>,
+    mismatches: Vec<Mismatch>,
     seen: HashSet<String>,
-    /// The path with indices, for unknown and duplicate fields: `spec.containers[0]`.
-    strict_path: String,
+    /// The way from the root to the value that is being decoded.
+    steps: Vec<Way<'j>>,
+    /// The structs around that value, each with the number of steps that lead to it.
+    types: Vec<(Type, usize)>,
     /// The path without indices, for wrong types.
     fields: Vec<&'static str>,
     /// The struct whose field is being decoded.
     enclosing: Option<&'static str>,
 }
 
-impl Walker {
-    fn problem(&mut self, what: &str, key: &str) {
+/// [`Step`], borrowed.
+#[derive(Clone, Copy)]
+enum Way<'j> {
+    Key(&'j str),
+    Index(usize),
+}
+
+impl Way<'_> {
+    fn owned(self) -> Step {
+        match self {
+            Self::Key(key) => Step::Key(key.to_owned()),
+            Self::Index(index) => Step::Index(index),
+        }
+    }
+}
+
+impl<'j> Walker<'j> {
+    fn new(words: Words, strict: bool) -> Self {
+        Self {
+            words,
+            strict,
+            goes_on: false,
+            problems: Vec::new(),
+            mismatches: Vec::new(),
+            seen: HashSet::new(),
+            steps: Vec::new(),
+            types: Vec::new(),
+            fields: Vec::new(),
+            enclosing: None,
+        }
+    }
+
+    fn problem(&mut self, kind: ProblemKind, key: &str) {
         if !self.strict || self.problems.len() >= PROBLEM_LIMIT {
             return;
         }
-        let dot = if self.strict_path.is_empty() { "" } else { "." };
-        let text = format!("{what} field \"{}{dot}{key}\"", self.strict_path);
-        if self.seen.insert(text.clone()) {
-            self.problems.push(text);
+        let path = self.steps.iter().map(|step| step.owned()).collect();
+        let mut problem = FieldProblem { kind, path, field: key.to_owned(), suggestion: None };
+        if self.seen.insert(problem.to_string()) {
+            // Only who looks at a manifest is told what may have been meant.
+            if self.goes_on && kind == ProblemKind::Unknown {
+                problem.suggestion = suggest::suggest(&self.types, &problem.path, key);
+            }
+            self.problems.push(problem);
+        }
+    }
+
+    /// Takes a value of the wrong type as absent, where the walk goes on behind it; `depth` steps lead to it.
+    fn accept(&mut self, decoded: Result<Value, String>, depth: usize) -> Result<Value, String> {
+        match decoded {
+            Err(message) if self.goes_on => {
+                if self.mismatches.len() < PROBLEM_LIMIT {
+                    let path = self.steps.iter().map(|step| step.owned()).collect();
+                    self.mismatches.push(Mismatch { message, path });
+                }
+                self.steps.truncate(depth);
+                Ok(Value::Null)
+            }
+            other => other,
         }
     }
 
@@ -222,7 +275,7 @@ impl Walker {
     }
 
     /// Decodes a value of a shape; absent values never come here.
-    fn value(&mut self, shape: Shape, given: &Json<'_>) -> Result<Value, String> {
+    fn value(&mut self, shape: Shape, given: &'j Json<'_>) -> Result<Value, String> {
         match shape {
             Shape::Pointer(inner) => {
                 if *given == Json::Null {
@@ -236,7 +289,7 @@ impl Walker {
         }
     }
 
-    fn named(&mut self, ty: Type, given: &Json<'_>) -> Result<Value, String> {
+    fn named(&mut self, ty: Type, given: &'j Json<'_>) -> Result<Value, String> {
         match (ty.special(), ty.underlying()) {
             (Some(special), _) => self.special(ty, special, given),
             (None, Some(underlying)) => match underlying {
@@ -248,7 +301,7 @@ impl Walker {
     }
 
     /// Decodes a list, map or scalar; `declared` is the shape that messages name.
-    fn unnamed(&mut self, shape: Shape, declared: Shape, given: &Json<'_>) -> Result<Value, String> {
+    fn unnamed(&mut self, shape: Shape, declared: Shape, given: &'j Json<'_>) -> Result<Value, String> {
         match (shape, given) {
             (Shape::Any, given) => self.any(given),
             (Shape::Map { .. } | Shape::List(_) | Shape::Bytes, Json::Null) => Ok(Value::Null),
@@ -258,13 +311,13 @@ impl Walker {
         }
     }
 
-    fn list(&mut self, inner: Shape, items: &[Json<'_>]) -> Result<Value, String> {
+    fn list(&mut self, inner: Shape, items: &'j [Json<'_>]) -> Result<Value, String> {
         let mut values = Vec::with_capacity(items.len());
-        let length = self.strict_path.len();
         for (index, item) in items.iter().enumerate() {
-            self.strict_path.push_str(&format!("[{index}]"));
-            values.push(self.element(inner, item)?);
-            self.strict_path.truncate(length);
+            self.steps.push(Way::Index(index));
+            let value = self.element(inner, item)?;
+            self.steps.pop();
+            values.push(value);
         }
         Ok(Value::Array(values))
     }
@@ -272,25 +325,26 @@ impl Walker {
     fn map(
         &mut self,
         inner: Shape,
-        entries: &[(std::borrow::Cow<'_, str>, Json<'_>)],
+        entries: &'j [(std::borrow::Cow<'_, str>, Json<'_>)],
     ) -> Result<Value, String> {
         let mut map = Map::new();
-        let length = self.strict_path.len();
         for (key, item) in entries {
             if map.contains_key(key.as_ref()) {
-                self.problem("duplicate", key);
+                self.problem(ProblemKind::Duplicate, key);
             }
-            self.push_strict(key);
+            self.steps.push(Way::Key(key));
             let value = self.element(inner, item)?;
-            self.strict_path.truncate(length);
+            self.steps.pop();
             map.insert(key.clone().into_owned(), value);
         }
         Ok(Value::Object(map))
     }
 
     /// An item of a list or map: null means the zero value.
-    fn element(&mut self, shape: Shape, given: &Json<'_>) -> Result<Value, String> {
-        let value = self.value(shape, given)?;
+    fn element(&mut self, shape: Shape, given: &'j Json<'_>) -> Result<Value, String> {
+        let depth = self.steps.len();
+        let decoded = self.value(shape, given);
+        let value = self.accept(decoded, depth)?;
         Ok(match (value, shape) {
             // Bytes have no nil once they were stored.
             (Value::Null, Shape::Bytes) => Value::String(String::new()),
@@ -299,14 +353,7 @@ impl Walker {
         })
     }
 
-    fn push_strict(&mut self, key: &str) {
-        if !self.strict_path.is_empty() {
-            self.strict_path.push('.');
-        }
-        self.strict_path.push_str(key);
-    }
-
-    fn structure(&mut self, ty: Type, given: &Json<'_>) -> Result<Value, String> {
+    fn structure(&mut self, ty: Type, given: &'j Json<'_>) -> Result<Value, String> {
         let entries = match given {
             Json::Object(entries) => entries,
             Json::Null => return Ok(zero(Shape::Named(ty))),
@@ -316,28 +363,32 @@ impl Walker {
         let mut slots: Vec<Option<Value>> = vec![None; fields.len()];
         let mut filled = vec![false; fields.len()];
         let outer = self.enclosing;
-        let length = self.strict_path.len();
+        self.types.push((ty, self.steps.len()));
         // In the order of the document, so that the first problem of the text is the one that is told.
         for (key, item) in entries {
             let Some(position) = fields.iter().position(|field| field.json() == key.as_ref()) else {
-                self.problem("unknown", key);
+                self.problem(ProblemKind::Unknown, key);
                 continue;
             };
             if std::mem::replace(&mut filled[position], true) {
-                self.problem("duplicate", key);
+                self.problem(ProblemKind::Duplicate, key);
             }
             let field = fields[position];
             self.enclosing = Some(ty.name());
             self.fields.push(field.json());
-            self.push_strict(key);
-            let value = self.value(field.shape(), item)?;
-            self.strict_path.truncate(length);
-            self.fields.pop();
+            self.steps.push(Way::Key(key));
+            let (depth, field_depth, type_depth) = (self.steps.len(), self.fields.len(), self.types.len());
+            let decoded = self.value(field.shape(), item);
+            let value = self.accept(decoded, depth)?;
+            self.steps.pop();
+            self.fields.truncate(field_depth - 1);
+            self.types.truncate(type_depth);
             self.enclosing = outer;
             if *item != Json::Null || !keeps_earlier(field) {
                 slots[position] = (!value.is_null()).then_some(value);
             }
         }
+        self.types.pop();
         let mut object = Map::new();
         for (field, slot) in fields.into_iter().zip(slots) {
             if let Some(value) = written(field, slot) {
@@ -347,7 +398,7 @@ impl Walker {
         Ok(Value::Object(object))
     }
 
-    fn special(&mut self, ty: Type, special: Special, given: &Json<'_>) -> Result<Value, String> {
+    fn special(&mut self, ty: Type, special: Special, given: &'j Json<'_>) -> Result<Value, String> {
         match special {
             Special::RawExtension
             | Special::FieldsV1
@@ -360,7 +411,7 @@ impl Walker {
     }
 
     /// Forms that hold any JSON, or a JSON schema in one of several shapes.
-    fn schema_form(&mut self, ty: Type, special: Special, given: &Json<'_>) -> Result<Value, String> {
+    fn schema_form(&mut self, ty: Type, special: Special, given: &'j Json<'_>) -> Result<Value, String> {
         let inner = ty.declared_fields().find(|field| matches!(field.go(), "Schema"));
         match (special, inner, given) {
             (

@@ -2,7 +2,8 @@
 //!
 //! The table is made from `facts/` by `cargo run -p xtask` and checked in as `table.bin`; it is read in place, so
 //! that using it costs no start-up time. Walkers: [`decode`] (strict decoding in upstream's words, with the zero
-//! values that Go prints), [`convert_unstructured`] (the same for trees that come out of a patch) and
+//! values that Go prints), [`inspect`] (the same for a manifest's author: everything at once, with places and
+//! suggestions), [`convert_unstructured`] (the same for trees that come out of a patch) and
 //! [`strategic_merge`]. No walker has code for a kind.
 //!
 //! Pure: no IO, no clock, no logging.
@@ -16,8 +17,8 @@ mod resources;
 mod table;
 
 pub use decode::{
-    DecodeError, Decoded, FieldValidation, TypeMeta, convert_unstructured, decode, decode_value,
-    peek_type_meta,
+    DecodeError, Decoded, FieldProblem, FieldValidation, Inspection, Mismatch, ProblemKind, Step, Suggestion,
+    TypeMeta, convert_unstructured, decode, decode_value, inspect, peek_type_meta,
 };
 pub use gotext::{go_print, go_quote};
 pub use merge::{MergeError, strategic_merge};

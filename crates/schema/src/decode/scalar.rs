@@ -19,7 +19,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-impl Walker {
+impl Walker<'_> {
     /// Decodes a scalar, or tells that something else stands there.
     pub(super) fn scalar(
         &mut self,

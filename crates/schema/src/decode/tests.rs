@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{FieldValidation, convert_unstructured, decode, decode_value, peek_type_meta};
+use super::{FieldValidation, Step, convert_unstructured, decode, decode_value, inspect, peek_type_meta};
 use crate::builtin;
 
 fn check(kind: &str, text: &str) -> Result<Value, String> {
@@ -202,4 +202,38 @@ fn the_kind_is_read_before_anything_else() {
         error,
         "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string"
     );
+}
+
+#[test]
+fn an_inspection_goes_on_behind_a_value_of_the_wrong_type() {
+    let ty = builtin().type_for("v1", "Pod").expect("a core kind");
+    let object = json!({
+        "metadata": {"labels": {"a.b/c": 5, "d": "e"}, "lables": {}},
+        "spec": {"containers": [{"name": 1, "imgae": "x"}, {"env": [{"value": true, "nmae": "A"}]}], "priority": "x"},
+    });
+    let found = inspect(ty, &object);
+    let key = |text: &str| Step::Key(text.to_owned());
+    let paths: Vec<&[Step]> = found.mismatches.iter().map(|each| each.path.as_slice()).collect();
+    let containers = [key("spec"), key("containers")];
+    let first = [containers.as_slice(), &[Step::Index(0), key("name")]].concat();
+    let second =
+        [containers.as_slice(), &[Step::Index(1), key("env"), Step::Index(0), key("value")]].concat();
+    let labels = [key("metadata"), key("labels"), key("a.b/c")];
+    let priority = [key("spec"), key("priority")];
+    assert_eq!(paths, [labels.as_slice(), &first, &second, &priority]);
+    let sentences: Vec<&str> = found.mismatches.iter().map(|each| each.message.as_str()).collect();
+    assert_eq!(
+        sentences[2],
+        "json: cannot unmarshal bool into Go struct field EnvVar.spec.containers.env.value of type string"
+    );
+    let problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        problems,
+        [
+            "unknown field \"metadata.lables\"",
+            "unknown field \"spec.containers[0].imgae\"",
+            "unknown field \"spec.containers[1].env[0].nmae\""
+        ]
+    );
+    assert_eq!(found.value["metadata"]["labels"]["d"], "e");
 }
