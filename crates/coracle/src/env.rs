@@ -2,7 +2,6 @@
 //!
 //! Exit statuses: 0; 1 when `--strict` and a finding of warning level or above; 2 when input cannot be read.
 
-mod decode;
 mod dotenv;
 mod excerpt;
 mod explain;
@@ -12,6 +11,7 @@ mod output;
 mod refusals;
 mod running;
 mod sources;
+mod survey;
 mod table;
 mod workload;
 
@@ -118,7 +118,7 @@ enum EnvError {
 impl EnvError {
     fn hint(&self) -> String {
         match self {
-            Self::Input(error) => error.hint().to_owned(),
+            Self::Input(error) => error.hint(),
             Self::FeatureGates(_) => "write NAME=true or NAME=false, separated by commas".to_owned(),
             Self::NoSuchContainer { known, .. } if known.is_empty() => {
                 "the input has no container".to_owned()
@@ -176,7 +176,7 @@ fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
 ///
 /// The API names such a value without indices; this finds it in the file.
 pub(crate) fn mistake_place(input: &Input, object: &InputObject) -> Option<(String, String)> {
-    let mistake = decode::decode(object).err()?;
+    let mistake = survey::survey(object).mistakes.into_iter().next()?;
     let mark = mistake.span.start;
     Some((format!("{}:{}:{}", input.files[object.file].name, mark.line, mark.column), mistake.hint))
 }
@@ -205,10 +205,27 @@ fn finish(args: &EnvArgs, explanation: &Explanation, colour: bool) -> ExitCode {
     for mistake in &explanation.mistakes {
         anstream::eprintln!("{}", mistake.render(colour));
     }
+    if args.output == OutputForm::Dotenv {
+        print_problems(explanation, colour);
+    }
     if explanation.pods.is_empty() && explanation.mistakes.is_empty() && args.output == OutputForm::Table {
         anstream::eprintln!("the input holds no pod and no pod template");
     }
     exit_status(explanation, args.strict)
+}
+
+/// The findings of warning level and above, on standard error: an env file has no place for them.
+fn print_problems(explanation: &Explanation, colour: bool) {
+    let containers =
+        explanation.pods.iter().flat_map(|pod| pod.record.containers.iter().zip(&pod.containers));
+    let of_containers = containers.flat_map(|(record, notes)| record.findings.iter().zip(&notes.places));
+    let of_objects =
+        explanation.objects.iter().flat_map(|object| object.record.findings.iter().zip(&object.places));
+    for (finding, place) in of_containers.chain(of_objects) {
+        if finding.severity >= Severity::Warning {
+            anstream::eprintln!("{}", excerpt::Message::of(finding, place.as_ref()).render(colour));
+        }
+    }
 }
 
 fn exit_status(explanation: &Explanation, strict: bool) -> ExitCode {

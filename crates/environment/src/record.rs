@@ -15,6 +15,26 @@ use crate::{
 pub struct EnvironmentRecord {
     /// One element a pod.
     pub pods: Vec<PodRecord>,
+    /// What was found in the objects of the input outside of their containers; absent when there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectRecord>,
+}
+
+/// An object of the input with what was found in it outside of containers.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRecord {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace, as written or as asked for.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceRecord>,
+    /// Findings, errors first.
+    pub findings: Vec<FindingRecord>,
 }
 
 /// One pod.

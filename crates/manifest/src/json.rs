@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::{Document, Entry, Limits, Mark, Node, NodeValue, Notice, ParseError, Span};
+use crate::{Document, Entry, Limits, Mark, Node, NodeValue, Notice, ParseError, Span, SyntaxMistake};
 
 /// Below this many entries a map is searched from front to back.
 const SMALL_MAP: usize = 12;
@@ -78,7 +78,11 @@ impl Reader<'_> {
     }
 
     fn error<T>(&self, message: &str) -> Result<T, ParseError> {
-        Err(ParseError::Syntax { mark: self.mark(), message: message.to_owned() })
+        Err(ParseError::Syntax {
+            mark: self.mark(),
+            mistake: SyntaxMistake::Json,
+            message: message.to_owned(),
+        })
     }
 
     fn value(&mut self) -> Result<Node, ParseError> {

@@ -6,13 +6,15 @@
 //! Input is hostile: bytes, depth, nodes and what aliases expand to are limited.
 
 mod json;
+mod mistake;
 mod node;
 mod path;
 mod resolve;
 mod yaml;
 
+pub use mistake::SyntaxMistake;
 pub use node::{Entry, Mark, Node, NodeValue, Span};
-pub use path::Located;
+pub use path::{Located, PathStep};
 
 /// How much input is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,12 +72,16 @@ pub enum ParseError {
     NotUtf8 {
         /// The first byte that is not.
         mark: Mark,
+        /// Whether it looks like UTF-16.
+        is_utf16: bool,
     },
     /// The text is neither YAML nor JSON.
     #[error("{message}")]
     Syntax {
         /// Where the parser gave up.
         mark: Mark,
+        /// What kind of mistake it is.
+        mistake: SyntaxMistake,
         /// What it says.
         message: String,
     },
@@ -150,7 +156,7 @@ impl ParseError {
     pub fn mark(&self) -> Option<Mark> {
         match self {
             Self::TooLarge { .. } => None,
-            Self::NotUtf8 { mark }
+            Self::NotUtf8 { mark, .. }
             | Self::Syntax { mark, .. }
             | Self::TooDeep { mark, .. }
             | Self::TooManyNodes { mark, .. }
@@ -162,6 +168,35 @@ impl ParseError {
             | Self::WrongTag { mark, .. }
             | Self::InvalidBinary { mark } => Some(*mark),
         }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        let hint = match self {
+            Self::Syntax { mistake, .. } => return mistake.hint(),
+            Self::TooLarge { .. } => "split the input into several files, and leave out what no pod needs",
+            Self::NotUtf8 { is_utf16: true, .. } => "the file is UTF-16: save it as UTF-8",
+            Self::NotUtf8 { .. } => {
+                "save the file as UTF-8; bytes that are no text belong into binaryData or data, as base64"
+            }
+            Self::TooDeep { .. } => "no Kubernetes object is nested so deeply: look for brackets that repeat",
+            Self::TooManyNodes { .. } => "split the input into several files",
+            Self::ExcessiveAliasing { .. } => {
+                "write the values out instead of referring to anchors that refer to anchors"
+            }
+            Self::RecursiveAnchor { .. } => "move the alias out of the value that its anchor names",
+            Self::UnsupportedKey { found: "a map" | "a list", .. } => {
+                "quote the text if its braces or brackets are meant; a template in {{ }} must be rendered first"
+            }
+            Self::UnsupportedKey { .. } => "put the key in quotes",
+            Self::UnmergeableValue { .. } => {
+                "let << name a map, such as an alias of one; quote \"<<\" if it is meant as a key"
+            }
+            Self::NotFinite { .. } => "put the value in quotes if the text is meant",
+            Self::WrongTag { .. } => "remove the tag, or write a value that it fits",
+            Self::InvalidBinary { .. } => "encode the value with base64, or remove the tag !!binary",
+        };
+        hint.to_owned()
     }
 }
 
@@ -177,15 +212,18 @@ pub fn parse_stream(bytes: &[u8], limits: &Limits) -> Result<Vec<Document>, Pars
     if bytes.len() > limits.bytes {
         return Err(ParseError::TooLarge { limit: limits.bytes });
     }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| ParseError::NotUtf8 { mark: Mark::at(bytes, error.valid_up_to()) })?;
+    let text = std::str::from_utf8(bytes).map_err(|error| ParseError::NotUtf8 {
+        mark: Mark::at(bytes, error.valid_up_to()),
+        is_utf16: bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]),
+    })?;
     let is_json_like = text.trim_start().starts_with(['{', '[']);
     if is_json_like {
         return match json::parse(text, limits) {
             Ok(documents) => Ok(documents),
             Err(error @ ParseError::Syntax { .. }) => yaml::parse(text, limits).map_err(|yaml_error| {
                 // Flow style that is broken as YAML too was most likely meant as what it looks like.
-                if text.trim_start()[1..].trim_start().starts_with(['"', '{', '[']) {
+                let inner = text.trim_start()[1..].trim_start();
+                if inner.starts_with(['"', '{', '[']) && !text.trim_start().starts_with("{{") {
                     error
                 } else {
                     yaml_error

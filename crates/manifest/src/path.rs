@@ -76,6 +76,36 @@ impl Document {
     }
 }
 
+/// One step from a value to a value in it, for paths whose keys may hold dots and brackets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathStep<'p> {
+    /// To the value of a key.
+    Key(&'p str),
+    /// To an item of a list.
+    Index(usize),
+}
+
+impl Document {
+    /// The node that the steps lead to, or as near as the document comes to it.
+    pub fn follow<'p>(&self, steps: impl IntoIterator<Item = PathStep<'p>>) -> Located<'_> {
+        let mut located = Located { node: &self.root, key_span: None, is_complete: true };
+        for step in steps {
+            let next = match step {
+                PathStep::Key(key) => {
+                    located.node.entry(key).map(|entry| (&entry.value, Some(entry.key_span)))
+                }
+                PathStep::Index(index) => located.node.items().get(index).map(|item| (item, None)),
+            };
+            let Some((node, key_span)) = next else {
+                located.is_complete = false;
+                break;
+            };
+            located = Located { node, key_span, is_complete: true };
+        }
+        located
+    }
+}
+
 /// One step of a path.
 struct Step<'p> {
     text: &'p str,

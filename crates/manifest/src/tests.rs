@@ -186,7 +186,7 @@ fn what_cannot_be_read_is_refused_with_its_place() {
     }
     assert_eq!(
         parse_stream(b"a: 1\nb: \xff\n", &Limits::default()),
-        Err(ParseError::NotUtf8 { mark: Mark { offset: 8, line: 2, column: 4 } })
+        Err(ParseError::NotUtf8 { mark: Mark { offset: 8, line: 2, column: 4 }, is_utf16: false })
     );
 }
 
@@ -229,4 +229,80 @@ proptest::proptest! {
         let pretty = serde_json::to_string_pretty(&value).unwrap();
         proptest::prop_assert_eq!(only(&pretty).root.to_json(), value);
     }
+}
+
+#[test]
+fn each_kind_of_mistake_has_its_own_hint() {
+    use SyntaxMistake as M;
+    let cases: &[(&str, M, &str)] = &[
+        ("a:\n\tb: 1\n", M::Tab, "2:2"),
+        ("a: 1\n\tb: 2\n", M::Tab, "2:1"),
+        ("a: \"x\nb: 1\n", M::UnclosedQuote, "1:4"),
+        ("a: 'x\n", M::UnclosedQuote, "1:4"),
+        ("a: 'it's'\n", M::TextBehindQuote { quote: '\'' }, "1:8"),
+        ("a: \"x\" y\n", M::TextBehindQuote { quote: '"' }, "1:8"),
+        ("a: [1, 2\nb: 1\n", M::Bracket, "2:2"),
+        ("a: {b: 1\nc: 2\n", M::Bracket, "2:2"),
+        ("a: [1, 2}\n", M::Bracket, "1:4"),
+        ("a: [b\n", M::Bracket, "1:4"),
+        ("a: b: c\n", M::ColonInValue, "1:5"),
+        ("key\nb: 1\n", M::MissingColon, "2:2"),
+        ("a:b\nc: d\n", M::MissingColon, "2:2"),
+        ("a: 1\nkey\n", M::MissingColon, "2:1"),
+        ("a: 1\n  b: 2\n", M::Indentation, "2:4"),
+        ("a:\n  b: 1\n c: 2\n", M::Indentation, "3:2"),
+        ("env:\n- name: A\n  value: b\n - name: C\n", M::Indentation, "4:2"),
+        ("a: - b\n", M::ListBehindKey, "1:4"),
+        ("a: *x\n", M::UnknownAlias, "1:4"),
+        ("a: *\n", M::NoAnchorName, "1:4"),
+        ("a: @x\n", M::Reserved { character: '@' }, "1:4"),
+        ("a: \u{1}\n", M::ControlCharacter, "1:4"),
+        ("a: !x!y z\n", M::Tag, "1:4"),
+        ("a: \"\\q\"\n", M::Escape, "1:4"),
+        ("a: | x\n", M::BlockHeader, "1:4"),
+        ("a: x #y\n b: 1\n", M::CommentInText, "1:6"),
+        ("%YAML 3.0\n---\na: 1\n", M::Directive, "1:1"),
+        ("{{- if .x }}\na: 1\n", M::Template, "1:3"),
+        ("<<<<<<< HEAD\na: 1\n=======\n", M::MergeConflict, "2:2"),
+        ("{\"a\": 1,}", M::Json, "1:9"),
+    ];
+    let mut hints = std::collections::BTreeSet::new();
+    for (text, wanted, place) in cases {
+        let error = parse(text).expect_err(text);
+        let ParseError::Syntax { mark, mistake, .. } = &error else { panic!("{text:?}: {error:?}") };
+        assert_eq!((mistake, mark.to_string().as_str()), (wanted, *place), "{text:?}: {error}");
+        hints.insert(error.hint());
+    }
+    assert!(hints.len() >= 20, "{hints:#?}");
+    let other = |text: &[u8]| {
+        parse_stream(text, &Limits { depth: 3, nodes: 20, copies: 30, bytes: 400 }).unwrap_err()
+    };
+    let mut more: Vec<ParseError> = vec![
+        other(&[b'#'; 500]),
+        other(b"a: \xFF"),
+        other(b"\xFF\xFEa"),
+        other(b"a: [[[[1]]]]"),
+        other("- 1\n".repeat(30).as_bytes()),
+        other(b"a: &a [1,2,3,4,5]\nb: [*a,*a,*a,*a,*a,*a]\n"),
+        other(b"a: &a [*a]\n"),
+        other(b"a: {{ x }}\n"),
+        other(b"? [a]\n: b\n"),
+        other(b"<<: 1\n"),
+        other(b"a: .inf\n"),
+        other(b"a: !!int x\n"),
+        other(b"a: !!binary x\n"),
+    ];
+    more.retain(|error| hints.insert(error.hint()));
+    assert_eq!(more.len(), 12, "each has a hint of its own, maps and lists as keys share one: {more:?}");
+}
+
+#[test]
+fn steps_lead_through_keys_with_dots() {
+    let document = only("metadata:\n  labels:\n    a.b/c[0]: 5\n  list: [x, y]\n");
+    let steps = [PathStep::Key("metadata"), PathStep::Key("labels"), PathStep::Key("a.b/c[0]")];
+    let located = document.follow(steps);
+    assert!(located.is_complete);
+    assert_eq!((located.span().start.line, located.span().start.column), (3, 15));
+    let steps = [PathStep::Key("metadata"), PathStep::Key("list"), PathStep::Index(2)];
+    assert!(!document.follow(steps).is_complete);
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Tag};
 
-use crate::{Document, Entry, Limits, Mark, Node, NodeValue, Notice, ParseError, Span, resolve};
+use crate::{Document, Entry, Limits, Mark, Node, NodeValue, Notice, ParseError, Span, mistake, resolve};
 
 /// Below this many entries a map is searched from front to back.
 const SMALL_MAP: usize = 12;
@@ -55,15 +55,16 @@ impl Marks {
         if is_nesting(error.kind()) {
             return ParseError::TooDeep { mark, limit: limits.depth };
         }
-        let mut message = error.info().to_string();
-        // The most frequent mistake deserves its own words; the parser's are about tokens.
-        let line_start = text[..(mark.offset - self.shift).min(text.len() as u32) as usize]
-            .rfind('\n')
-            .map_or(0, |newline| newline + 1);
-        if text[line_start..].trim_start_matches(' ').starts_with('\t') {
-            message = "found a tab where indentation needs blanks".to_owned();
-        }
-        ParseError::Syntax { mark, message }
+        let offset = (mark.offset - self.shift) as usize;
+        let found = mistake::judge(error.kind(), &error.info().to_string(), text, offset);
+        let mark = match found.offset == offset {
+            true => mark,
+            false => {
+                let moved = Mark::at(text.as_bytes(), found.offset);
+                Mark { offset: moved.offset + self.shift, ..moved }
+            }
+        };
+        ParseError::Syntax { mark, mistake: found.mistake, message: found.message }
     }
 }
 

@@ -7,7 +7,7 @@ mod suggest;
 mod zero;
 
 pub use inspect::{FieldProblem, Inspection, Mismatch, ProblemKind, Step, inspect};
-pub use suggest::Suggestion;
+pub use suggest::{Suggestion, is_near};
 
 use std::collections::HashSet;
 

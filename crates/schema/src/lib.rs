@@ -18,7 +18,7 @@ mod table;
 
 pub use decode::{
     DecodeError, Decoded, FieldProblem, FieldValidation, Inspection, Mismatch, ProblemKind, Step, Suggestion,
-    TypeMeta, convert_unstructured, decode, decode_value, inspect, peek_type_meta,
+    TypeMeta, convert_unstructured, decode, decode_value, inspect, is_near, peek_type_meta,
 };
 pub use gotext::{go_print, go_quote};
 pub use merge::{MergeError, strategic_merge};

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use environment::Severity;
+use environment::record::FindingRecord;
 
 /// Longer lines (compact JSON) are not shown; their place is.
 const LONGEST_LINE: usize = 400;
@@ -40,6 +41,25 @@ impl Place {
             range: (start - line_start).min(end)..end,
             text,
         }
+    }
+}
+
+impl Place {
+    /// The place of a key, with nothing of what stands behind it. Before it in its line there may be another value:
+    /// the line is shown then only if `is_open`.
+    pub(super) fn of_key(file: &str, source: &str, span: manifest::Span, is_open: bool) -> Self {
+        let place = Self::of(file, source, span);
+        let before = &place.text[..place.range.start];
+        if before.chars().all(|character| matches!(character, ' ' | '-' | '?')) {
+            let text = place.text[..place.range.end].to_owned();
+            return Self { text, ..place };
+        }
+        if is_open { place } else { place.without_text() }
+    }
+
+    /// The same place, of which nothing is shown.
+    pub(super) fn without_text(self) -> Self {
+        Self { text: String::new(), range: 0..0, ..self }
     }
 }
 
@@ -85,7 +105,20 @@ pub(super) struct Message<'m> {
     pub(super) field: &'m str,
 }
 
-impl Message<'_> {
+impl<'m> Message<'m> {
+    /// A finding.
+    pub(super) fn of(finding: &'m FindingRecord, place: Option<&'m Place>) -> Self {
+        Self {
+            severity: finding.severity,
+            code: Some(&finding.code),
+            text: &finding.message,
+            label: "",
+            hint: &finding.hint,
+            place,
+            field: &finding.field_path,
+        }
+    }
+
     /// The message, the line that it is about, and the hint.
     pub(super) fn render(&self, colour: bool) -> String {
         let level = match self.severity {

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 
 use api::FeatureGates;
 use environment::record::{
-    ContainerRecord, EnvironmentRecord, FindingRecord, OriginRecord, PodRecord, PositionRecord, SourceRecord,
-    VariableRecord,
+    ContainerRecord, EnvironmentRecord, FindingRecord, ObjectRecord, OriginRecord, PodRecord, PositionRecord,
+    SourceRecord, VariableRecord,
 };
 use environment::{
     Availability, ContainerView, Finding, FindingCode, Gates, Options, Reveal, RuntimeFacts, Severity,
     Sources, State,
 };
-use manifest::{Document, Notice, Span};
+use manifest::Span;
 
 use super::excerpt::{Mistake, Place};
 use super::local_images::LocalImages;
 use super::refusals::{entry_of, refusals};
 use super::sources::InputSources;
+use super::survey::{DecodeMistake, DocumentNote, Survey, duplicate, survey};
 use super::workload::{Workload, has_pods, workload};
 use crate::input::{Input, InputObject};
 
@@ -37,6 +38,8 @@ pub(super) struct Settings {
 pub(super) struct Explanation {
     /// The pods in the order of the input.
     pub(super) pods: Vec<ExplainedPod>,
+    /// What was found in objects outside of their containers, in the order of the input.
+    pub(super) objects: Vec<ExplainedObject>,
     /// What could not be read.
     pub(super) mistakes: Vec<Mistake>,
 }
@@ -49,6 +52,14 @@ pub(super) struct ExplainedPod {
     pub(super) record: PodRecord,
     /// One element for each container of the record.
     pub(super) containers: Vec<ContainerNotes>,
+}
+
+/// An object with what was found in it outside of its containers.
+pub(super) struct ExplainedObject {
+    /// The record.
+    pub(super) record: ObjectRecord,
+    /// The place of each finding of the record.
+    pub(super) places: Vec<Option<Place>>,
 }
 
 /// What is known of a container beside its record.
@@ -78,7 +89,8 @@ impl Explanation {
                 .collect(),
             record,
         };
-        Self { pods: record.pods.into_iter().map(explained).collect(), mistakes: Vec::new() }
+        let pods = record.pods.into_iter().map(explained).collect();
+        Self { pods, objects: Vec::new(), mistakes: Vec::new() }
     }
 
     /// Leaves out every other container, and pods without any; answers the names that there were.
@@ -96,9 +108,14 @@ impl Explanation {
 
     /// The worst severity of all findings.
     pub(super) fn worst_severity(&self) -> Option<Severity> {
-        let findings =
-            self.pods.iter().flat_map(|pod| &pod.record.containers).flat_map(|each| &each.findings);
-        findings.map(|finding| finding.severity).max()
+        self.findings().map(|finding| finding.severity).max()
+    }
+
+    /// All findings: those of containers, then those of objects.
+    pub(super) fn findings(&self) -> impl Iterator<Item = &FindingRecord> {
+        let containers = self.pods.iter().flat_map(|pod| &pod.record.containers);
+        let objects = self.objects.iter().flat_map(|object| &object.record.findings);
+        containers.flat_map(|each| &each.findings).chain(objects)
     }
 }
 
@@ -106,31 +123,118 @@ impl Explanation {
 pub(super) fn explain(input: &Input, images: &LocalImages, settings: &Settings) -> Explanation {
     let mut explanation = Explanation::default();
     let mut offered = InputSources::default();
-    for object in &input.objects {
-        if let Err(mistake) = offered.take(object, namespace_of(object, settings)) {
-            explanation.mistakes.push(FileOf::new(input, object).mistake(mistake));
+    let mut surveys: Vec<Survey> = input.objects.iter().map(survey).collect();
+    for (object, survey) in input.objects.iter().zip(&mut surveys) {
+        if survey.mistakes.is_empty()
+            && let Err(mistake) = offered.take(object, &survey.value, namespace_of(object, settings))
+        {
+            survey.mistakes.push(mistake);
         }
     }
     // Each namespace's sources are put together once: charts have hundreds of pods.
     let mut sources: BTreeMap<&str, Sources> = BTreeMap::new();
-    for object in input.objects.iter().filter(|object| has_pods(object)) {
-        match workload(object, namespace_of(object, settings)) {
-            Err(mistake) => explanation.mistakes.push(FileOf::new(input, object).mistake(mistake)),
-            Ok(None) => {}
-            Ok(Some(workload)) => {
-                let namespace = namespace_of(object, settings);
-                let sources = sources.entry(namespace).or_insert_with(|| offered.of_namespace(namespace));
-                let file = FileOf::new(input, object);
-                let subject = Subject { file, object, workload: &workload, images, settings };
-                explanation.pods.push(subject.explain(sources));
+    for (object, survey) in input.objects.iter().zip(&mut surveys) {
+        let file = FileOf::new(input, object);
+        let namespace = namespace_of(object, settings);
+        let mut workload_of_object = None;
+        if has_pods(object) && survey.mistakes.is_empty() {
+            match workload(object, &survey.value, namespace) {
+                Err(mistake) => survey.mistakes.push(mistake),
+                Ok(found) => workload_of_object = found,
             }
         }
+        let of_object = match &workload_of_object {
+            None => survey.notes.iter().collect(),
+            Some(workload) => {
+                let sources = sources.entry(namespace).or_insert_with(|| offered.of_namespace(namespace));
+                survey.notes.extend(no_containers(object, workload));
+                let subject = Subject { file: &file, object, workload, images, settings };
+                let (pod, of_object) = subject.explain(&survey.notes, sources);
+                explanation.pods.push(pod);
+                of_object
+            }
+        };
+        explanation.objects.extend(explained_object(&file, object, namespace, of_object));
+        explanation.mistakes.extend(survey.mistakes.drain(..).map(|mistake| file.mistake(mistake)));
+    }
+    for (file, notice) in &input.notices {
+        let file =
+            FileOf { name: &input.files[*file].name, text: text_of_file(input, *file), is_secret: true };
+        let manifest::Notice::DuplicateKey { key, .. } = notice;
+        let note = duplicate(notice, key.clone());
+        let place = file.place_of_key(&note, false);
+        let record = ObjectRecord {
+            kind: "List".to_owned(),
+            source: Some(SourceRecord { file: file.name.to_owned(), line: place.line }),
+            findings: vec![finding(&note, &place)],
+            ..ObjectRecord::default()
+        };
+        explanation.objects.push(ExplainedObject { record, places: vec![Some(place)] });
     }
     explanation
 }
 
+/// An object with its notes, if there are any.
+fn explained_object(
+    file: &FileOf<'_>,
+    object: &InputObject,
+    namespace: &str,
+    notes: Vec<&DocumentNote>,
+) -> Option<ExplainedObject> {
+    if notes.is_empty() {
+        return None;
+    }
+    let mut places: Vec<Option<Place>> =
+        notes.iter().map(|note| Some(file.place_of_key(note, false))).collect();
+    let mut findings =
+        notes.iter().zip(places.iter().flatten()).map(|(note, place)| finding(note, place)).collect();
+    errors_first(&mut findings, &mut places);
+    let record = ObjectRecord {
+        kind: object.kind.clone(),
+        namespace: namespace.to_owned(),
+        name: object.name.clone(),
+        source: Some(SourceRecord { file: file.name.to_owned(), line: object.document.root.span.start.line }),
+        findings,
+    };
+    Some(ExplainedObject { record, places })
+}
+
+/// A pod without any container: the API refuses it.
+fn no_containers(object: &InputObject, workload: &Workload) -> Option<DocumentNote> {
+    if workload.pod.spec.as_ref().is_some_and(|spec| !spec.containers.is_empty()) {
+        return None;
+    }
+    let path = format!("{}.containers", workload.spec_path);
+    let located = object.document.locate(&path);
+    Some(DocumentNote {
+        code: "refused-by-api",
+        severity: Severity::Error,
+        message: format!("{path}: Required value"),
+        hint: "give the pod at least one container".to_owned(),
+        key_span: located.key_span.unwrap_or(located.node.span),
+        path,
+    })
+}
+
+fn finding(note: &DocumentNote, place: &Place) -> FindingRecord {
+    FindingRecord {
+        code: note.code.to_owned(),
+        severity: note.severity,
+        field_path: note.path.clone(),
+        variable: None,
+        message: note.message.clone(),
+        hint: note.hint.clone(),
+        position: Some(position(place)),
+    }
+}
+
 fn namespace_of<'a>(object: &'a InputObject, settings: &'a Settings) -> &'a str {
     object.namespace.as_deref().unwrap_or(&settings.namespace)
+}
+
+fn text_of_file(input: &Input, file: usize) -> &str {
+    // The parser has accepted it, so it is text.
+    std::str::from_utf8(&input.files[file].text).unwrap_or_default()
 }
 
 /// The file that an object stands in.
@@ -143,20 +247,23 @@ struct FileOf<'i> {
 
 impl<'i> FileOf<'i> {
     fn new(input: &'i Input, object: &InputObject) -> Self {
-        let file = &input.files[object.file];
-        // The parser has accepted it, so it is text.
-        let text = std::str::from_utf8(&file.text).unwrap_or_default();
-        Self { name: &file.name, text, is_secret: object.kind == "Secret" }
+        let name = &input.files[object.file].name;
+        Self { name, text: text_of_file(input, object.file), is_secret: object.kind == "Secret" }
+    }
+
+    /// The place of the key that a note is about. `is_open`: whether other values of its line may be shown.
+    fn place_of_key(&self, note: &DocumentNote, is_open: bool) -> Place {
+        Place::of_key(self.name, self.text, note.key_span, is_open && !self.is_secret)
     }
 
     fn place(&self, span: Span) -> Place {
         Place::of(self.name, self.text, span)
     }
 
-    fn mistake(&self, mistake: super::decode::DecodeMistake) -> Mistake {
+    fn mistake(&self, mistake: DecodeMistake) -> Mistake {
         let mut place = self.place(mistake.span);
         if self.is_secret {
-            place = Place { text: String::new(), range: 0..0, ..place };
+            place = place.without_text();
         }
         let written = &place.text[place.range.clone()];
         let hint = match mistake.wants_quotes && !written.is_empty() {
@@ -169,7 +276,7 @@ impl<'i> FileOf<'i> {
 
 /// A pod that is being explained, with everything that it takes.
 struct Subject<'i> {
-    file: FileOf<'i>,
+    file: &'i FileOf<'i>,
     object: &'i InputObject,
     workload: &'i Workload,
     images: &'i LocalImages,
@@ -177,7 +284,12 @@ struct Subject<'i> {
 }
 
 impl Subject<'_> {
-    fn explain(&self, sources: &mut Sources) -> ExplainedPod {
+    /// The pod, and the notes that are about none of its containers.
+    fn explain<'n>(
+        &self,
+        document_notes: &'n [DocumentNote],
+        sources: &mut Sources,
+    ) -> (ExplainedPod, Vec<&'n DocumentNote>) {
         let pod = &self.workload.pod;
         let options = Options {
             spec_path: self.workload.spec_path.clone(),
@@ -226,15 +338,25 @@ impl Subject<'_> {
                 forget_default_path(&mut container_record);
             }
             self.add_refusals(&container, &refusals, &mut container_record.findings, &mut places);
-            for (finding, place) in self.notices(&container) {
-                container_record.findings.push(finding);
+            let path = format!("{}.{}", self.workload.spec_path, container.path_in_spec());
+            for note in document_notes.iter().filter(|note| is_inside(&note.path, &path)) {
+                let place = self.file.place_of_key(note, true);
+                container_record.findings.push(finding(note, &place));
                 places.push(Some(place));
             }
             errors_first(&mut container_record.findings, &mut places);
             record.containers.push(container_record);
             notes.push(ContainerNotes { image: container.image.to_owned(), image_is_known, places });
         }
-        ExplainedPod { kind: self.object.kind.clone(), record, containers: notes }
+        let paths: Vec<String> = pod
+            .spec
+            .iter()
+            .flat_map(environment::containers)
+            .map(|container| format!("{}.{}", self.workload.spec_path, container.path_in_spec()))
+            .collect();
+        let is_of_object = |note: &&DocumentNote| !paths.iter().any(|path| is_inside(&note.path, path));
+        let of_object = document_notes.iter().filter(is_of_object).collect();
+        (ExplainedPod { kind: self.object.kind.clone(), record, containers: notes }, of_object)
     }
 
     /// Adds what the API would refuse about this container, unless the engine has said it of the same entry.
@@ -286,102 +408,11 @@ impl Subject<'_> {
         };
         Some(self.file.place(span))
     }
-
-    /// What the document itself deserves to be told, for the container that it is about.
-    fn notices(&self, container: &ContainerView<'_>) -> Vec<(FindingRecord, Place)> {
-        let document = &self.object.document;
-        let container_path = format!("{}.{}", self.workload.spec_path, container.path_in_spec());
-        // What is about no container is told with the first one.
-        let is_first = self
-            .workload
-            .pod
-            .spec
-            .iter()
-            .flat_map(environment::containers)
-            .next()
-            .is_some_and(|first| (first.kind, first.index) == (container.kind, container.index));
-        let is_mine = |path: &str| {
-            let rest = path.strip_prefix(&container_path);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-                || (is_first && !self.is_in_container(path))
-        };
-        let mut notices = Vec::new();
-        for warning in &self.workload.warnings {
-            let Some(path) = warning.split('"').nth(1).filter(|path| is_mine(path)) else { continue };
-            let located = document.locate(path);
-            let span = located.key_span.filter(|_| located.is_complete).unwrap_or(located.span());
-            let place = self.place_of_notice(path, span);
-            let finding = FindingRecord {
-                code: "unknown-field".to_owned(),
-                severity: Severity::Warning,
-                field_path: path.to_owned(),
-                variable: None,
-                message: warning.clone(),
-                hint: "Kubernetes drops it; check its spelling and indentation".to_owned(),
-                position: Some(position(&place)),
-            };
-            notices.push((finding, place));
-        }
-        for Notice::DuplicateKey { key, first, again } in &document.notices {
-            let path = path_of_key(document, *again).unwrap_or_default();
-            if !is_mine(&path) {
-                continue;
-            }
-            let place = self.place_of_notice(&path, *again);
-            let finding = FindingRecord {
-                code: "duplicate-key".to_owned(),
-                severity: Severity::Warning,
-                field_path: path,
-                variable: None,
-                message: format!(
-                    "key {key} was written before at line {}; the last one wins",
-                    first.start.line
-                ),
-                hint: "remove one of them".to_owned(),
-                position: Some(position(&place)),
-            };
-            notices.push((finding, place));
-        }
-        notices
-    }
-
-    /// The place of something about the document. Outside the pod spec, where a forgotten `---` may have left a
-    /// Secret, only the place is told.
-    fn place_of_notice(&self, path: &str, span: Span) -> Place {
-        let place = self.file.place(span);
-        if path.starts_with(&self.workload.spec_path) {
-            return place;
-        }
-        Place { text: String::new(), range: 0..0, ..place }
-    }
-
-    fn is_in_container(&self, path: &str) -> bool {
-        let rest =
-            path.strip_prefix(self.workload.spec_path.as_str()).and_then(|rest| rest.strip_prefix('.'));
-        rest.is_some_and(|rest| {
-            ["containers[", "initContainers[", "ephemeralContainers["]
-                .iter()
-                .any(|list| rest.starts_with(list))
-        })
-    }
 }
 
-/// The field path of the key that is written at a span.
-fn path_of_key(document: &Document, span: Span) -> Option<String> {
-    let mut open = vec![(String::new(), &document.root)];
-    while let Some((path, node)) = open.pop() {
-        for entry in node.entries() {
-            let key_path = if path.is_empty() { entry.key.clone() } else { format!("{path}.{}", entry.key) };
-            if entry.key_span == span {
-                return Some(key_path);
-            }
-            open.push((key_path, &entry.value));
-        }
-        for (index, item) in node.items().iter().enumerate() {
-            open.push((format!("{path}[{index}]"), item));
-        }
-    }
-    None
+/// Whether a field path is that of a container or of something in it.
+fn is_inside(path: &str, container: &str) -> bool {
+    path.strip_prefix(container).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 fn position(place: &Place) -> PositionRecord {

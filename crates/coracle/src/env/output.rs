@@ -18,5 +18,8 @@ pub(super) fn yaml(explanation: &Explanation) -> String {
 }
 
 fn record(explanation: &Explanation) -> EnvironmentRecord {
-    EnvironmentRecord { pods: explanation.pods.iter().map(|pod| pod.record.clone()).collect() }
+    EnvironmentRecord {
+        pods: explanation.pods.iter().map(|pod| pod.record.clone()).collect(),
+        objects: explanation.objects.iter().map(|object| object.record.clone()).collect(),
+    }
 }

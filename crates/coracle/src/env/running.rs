@@ -108,7 +108,7 @@ async fn ask(question: &Question<'_>) -> Result<EnvironmentRecord, RunningError>
         .map_err(|cause| refused(kube::Error::HttpError(cause)))?;
     match client.request::<Answer>(request).await.map_err(refused)? {
         Answer::Record(record) => Ok(record),
-        Answer::Pod(pod) => Ok(EnvironmentRecord { pods: vec![pod] }),
+        Answer::Pod(pod) => Ok(EnvironmentRecord { pods: vec![pod], objects: Vec::new() }),
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use environment::{Availability, ConfigMapSource, SecretSource, ServiceSource, Services, Sources};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::decode::{DecodeMistake, decode};
+use super::survey::DecodeMistake;
 use crate::input::InputObject;
 
 /// Namespace and name.
@@ -22,21 +23,26 @@ pub(super) struct InputSources {
 }
 
 impl InputSources {
-    /// Takes an object in, if it is a source.
-    pub(super) fn take(&mut self, object: &InputObject, namespace: &str) -> Result<(), DecodeMistake> {
+    /// Takes an object in, if it is a source; `value` is what its kind makes of it.
+    pub(super) fn take(
+        &mut self,
+        object: &InputObject,
+        value: &Value,
+        namespace: &str,
+    ) -> Result<(), DecodeMistake> {
         if object.api_version != "v1" {
             return Ok(());
         }
         let key = (namespace.to_owned(), object.name.clone());
         match object.kind.as_str() {
             "ConfigMap" => {
-                self.config_maps.insert(key, ConfigMapSource::from(&typed::<ConfigMap>(object)?));
+                self.config_maps.insert(key, ConfigMapSource::from(&typed::<ConfigMap>(object, value)?));
             }
             "Secret" => {
-                self.secrets.insert(key, SecretSource::from(&typed::<Secret>(object)?));
+                self.secrets.insert(key, SecretSource::from(&typed::<Secret>(object, value)?));
             }
             "Service" => {
-                let mut service: Service = typed(object)?;
+                let mut service: Service = typed(object, value)?;
                 service.metadata.namespace = Some(namespace.to_owned());
                 self.services.insert(key, Arc::new(ServiceSource::from_manifest(&service)));
             }
@@ -61,9 +67,8 @@ impl InputSources {
     }
 }
 
-fn typed<T: DeserializeOwned>(object: &InputObject) -> Result<T, DecodeMistake> {
-    serde_json::from_value(decode(object)?.value)
-        .map_err(|cause| DecodeMistake::unreadable(&object.document.root, cause.to_string()))
+fn typed<T: DeserializeOwned>(object: &InputObject, value: &Value) -> Result<T, DecodeMistake> {
+    T::deserialize(value).map_err(|cause| DecodeMistake::unreadable(&object.document.root, cause.to_string()))
 }
 
 fn present<T: Clone>(objects: &BTreeMap<ObjectKey, T>, namespace: &str) -> BTreeMap<String, Availability<T>> {

@@ -7,7 +7,7 @@ use environment::State;
 use environment::record::{ContainerRecord, FindingRecord, PodRecord, ValueRecord, VariableRecord};
 
 use super::excerpt::{Message, Place};
-use super::explain::{ContainerNotes, Explanation};
+use super::explain::{ContainerNotes, ExplainedObject, Explanation};
 use super::origin::origin_text;
 
 /// Wider cells do not push the next column to the right.
@@ -31,6 +31,9 @@ pub(super) fn render(explanation: &Explanation, colour: bool) -> String {
             page.container(container, notes);
         }
     }
+    for object in &explanation.objects {
+        page.object(object);
+    }
     page.legend(explanation);
     page.text
 }
@@ -50,6 +53,27 @@ impl Page {
         let source = record.source.as_ref().map(|source| format!("  {}:{}", source.file, source.line));
         let source = self.styled(QUIET, &printable(&source.unwrap_or_default()));
         let _ = writeln!(self.text, "{} {name}{source}", kind.to_lowercase());
+    }
+
+    /// What was found in an object outside of its containers.
+    fn object(&mut self, object: &ExplainedObject) {
+        let record = &object.record;
+        let name = match record.name.as_str() {
+            "" => String::new(),
+            name => format!(" {}/{name}", record.namespace),
+        };
+        let name = self.styled(HEADING, &printable(&name));
+        let source = record.source.as_ref().map(|source| format!("  {}:{}", source.file, source.line));
+        let source = self.styled(QUIET, &printable(&source.unwrap_or_default()));
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        let kind = printable(&record.kind.to_lowercase());
+        let _ = writeln!(self.text, "{kind}{name}{source}");
+        for (finding, place) in record.findings.iter().zip(&object.places) {
+            self.text.push('\n');
+            self.finding(finding, place.as_ref());
+        }
     }
 
     fn container(&mut self, record: &ContainerRecord, notes: &ContainerNotes) {
@@ -127,16 +151,8 @@ impl Page {
     }
 
     fn finding(&mut self, finding: &FindingRecord, place: Option<&Place>) {
-        let message = Message {
-            severity: finding.severity,
-            code: Some(&finding.code),
-            text: &finding.message,
-            label: "",
-            hint: &finding.hint,
-            place,
-            field: &finding.field_path,
-        };
-        let _ = writeln!(self.text, "{}", message.render(self.colour));
+        let message = Message::of(finding, place).render(self.colour);
+        let _ = writeln!(self.text, "{message}");
     }
 }
 

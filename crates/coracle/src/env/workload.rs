@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use manifest::Node;
 use serde_json::{Value, json};
 
-use super::decode::{DecodeMistake, decode};
+use super::survey::DecodeMistake;
 use crate::input::InputObject;
 
 /// Where a kind keeps its pod template.
@@ -32,8 +32,6 @@ pub(super) struct Workload {
     pub(super) pod: Pod,
     /// Field path of the pod spec in the object.
     pub(super) spec_path: String,
-    /// What Kubernetes would drop or take twice, as `unknown field "spec.foo"`.
-    pub(super) warnings: Vec<String>,
 }
 
 /// Whether objects of this kind have pods.
@@ -44,19 +42,23 @@ pub(super) fn has_pods(object: &InputObject) -> bool {
         && TEMPLATES.iter().any(|each| each.kind == object.kind)
 }
 
-/// The workload of an object that [`has_pods`].
-pub(super) fn workload(object: &InputObject, namespace: &str) -> Result<Option<Workload>, DecodeMistake> {
+/// The workload of an object that [`has_pods`]; `value` is what its kind makes of it.
+pub(super) fn workload(
+    object: &InputObject,
+    value: &Value,
+    namespace: &str,
+) -> Result<Option<Workload>, DecodeMistake> {
     let Some(place) = TEMPLATES.iter().find(|each| each.kind == object.kind) else {
         return Ok(None);
     };
     let root = &object.document.root;
-    let decoded = decode(object)?;
     let (template, spec_path) = if place.path.is_empty() {
-        (decoded.value, "spec".to_owned())
+        (Some(value), "spec".to_owned())
     } else {
         let pointer = format!("/{}", place.path.replace('.', "/"));
-        (decoded.value.pointer(&pointer).cloned().unwrap_or(Value::Null), format!("{}.spec", place.path))
+        (value.pointer(&pointer), format!("{}.spec", place.path))
     };
+    let template = template.unwrap_or(&Value::Null);
     if object.document.find(&spec_path).is_none_or(Node::is_null) {
         return Err(DecodeMistake::missing_spec(root, &spec_path));
     }
@@ -70,5 +72,5 @@ pub(super) fn workload(object: &InputObject, namespace: &str) -> Result<Option<W
         pod.metadata.name = None;
         pod.metadata.generate_name = Some(format!("{}-", object.name));
     }
-    Ok(Some(Workload { pod, spec_path, warnings: decoded.warnings }))
+    Ok(Some(Workload { pod, spec_path }))
 }

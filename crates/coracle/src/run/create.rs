@@ -59,8 +59,8 @@ pub(crate) async fn create(
             report.tell(&Happening::Warning { object: &shown, message });
         }
         if let Some(message) = answer.refusal() {
-            let mistake =
-                if message.contains("cannot unmarshal") { env::mistake_place(input, object) } else { None };
+            let is_of_type = message.contains("cannot be handled as") || message.contains("cannot unmarshal");
+            let mistake = if is_of_type { env::mistake_place(input, object) } else { None };
             let (place, hint) = match mistake {
                 Some((place, hint)) => (place, Some(hint)),
                 None => (input.place(object, answer.field().unwrap_or("metadata.name")), None),

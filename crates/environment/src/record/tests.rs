@@ -114,6 +114,11 @@ fn a_record_survives_the_disk() {
             source: Some(SourceRecord { file: "-".to_owned(), line: 1 }),
             containers: vec![record(Reveal::Nothing)],
         }],
+        objects: vec![ObjectRecord {
+            kind: "ConfigMap".to_owned(),
+            findings: record(Reveal::Nothing).findings,
+            ..ObjectRecord::default()
+        }],
     };
     let text = serde_json::to_string(&whole).expect("it serialises");
     assert_eq!(serde_json::from_str::<EnvironmentRecord>(&text).expect("it reads"), whole);

@@ -22,5 +22,5 @@ pub(super) async fn answer(
     }
     let request = RecordRequest { pod: &pod, container, show_secrets: query.flag("showSecrets") };
     let record = environment_record::read(&interface.agent, &request).await;
-    Ok(json(&EnvironmentRecord { pods: vec![record] }))
+    Ok(json(&EnvironmentRecord { pods: vec![record], objects: Vec::new() }))
 }

@@ -40,18 +40,26 @@ fn nearest(ty: Type, key: &str) -> Option<&'static str> {
     if key.len() > LONGEST_KEY {
         return None;
     }
-    let wanted = key.to_ascii_lowercase();
-    let most = match wanted.len() {
+    let near = |field: Field| Some((nearness(key, field.json())?, field.json()));
+    ty.fields().into_iter().filter_map(near).min().map(|(_, name)| name)
+}
+
+/// Whether two names are nearly the same: what one mistypes for the other.
+#[must_use]
+pub fn is_near(one: &str, other: &str) -> bool {
+    one.len() <= LONGEST_KEY && nearness(one, other).is_some()
+}
+
+/// How far `name` is from `key`, if it is near.
+fn nearness(key: &str, name: &str) -> Option<usize> {
+    let most = match key.len() {
         0..2 => return None,
         2..=4 => 1,
         5..=8 => 2,
         _ => 3,
     };
-    let near = |field: Field| {
-        let distance = distance(&wanted, &field.json().to_ascii_lowercase());
-        (distance <= most).then_some((distance, field.json()))
-    };
-    ty.fields().into_iter().filter_map(near).min().map(|(_, name)| name)
+    let distance = distance(&key.to_ascii_lowercase(), &name.to_ascii_lowercase());
+    (distance <= most).then_some(distance)
 }
 
 /// The nearest struct below `ty` that has the field, as a path; of several equally near ones the containers'.
