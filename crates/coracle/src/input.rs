@@ -93,10 +93,9 @@ impl InputError {
                 _ => "check the path and its permissions; `-` reads standard input",
             },
             Self::Malformed { cause, .. } => return cause.hint(),
-            Self::NotAnObject { missing: "kind", .. } => {
+            Self::NotAnObject { .. } => {
                 "give each document apiVersion, kind and metadata; a file of values is no manifest"
             }
-            Self::NotAnObject { .. } => "add it above kind, such as `apiVersion: v1` for a Pod or ConfigMap",
         };
         hint.to_owned()
     }
@@ -176,9 +175,6 @@ impl ListReader<'_> {
             return Err(missing(document.locate("").span(), "kind"));
         }
         let api_version = text(&document.root, "apiVersion");
-        if api_version.is_empty() {
-            return Err(missing(document.locate("kind").span(), "apiVersion"));
-        }
         let is_list = kind.ends_with("List")
             && matches!(list_items(&document.root), Some(NodeValue::List(_) | NodeValue::Null));
         if is_list && depth > 0 {
@@ -302,9 +298,7 @@ mod tests {
     fn a_document_that_is_no_object_is_named_with_its_line() {
         let error = read("apiVersion: v1\nkind: Pod\n---\na: 1\n").err().unwrap();
         assert_eq!(error.to_string(), "f.yaml:4:1: this is no Kubernetes object: it has no kind");
-        let error = read("kind: Pod\n").err().unwrap();
-        assert_eq!(error.to_string(), "f.yaml:1:7: this is no Kubernetes object: it has no apiVersion");
-        assert!(error.hint().contains("apiVersion: v1"), "{}", error.hint());
+        assert!(error.hint().contains("a file of values is no manifest"), "{}", error.hint());
     }
 
     #[test]

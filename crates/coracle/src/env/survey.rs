@@ -76,6 +76,9 @@ pub(super) struct Survey {
 /// Looks at a whole object. A kind that the table does not know is taken as it is.
 pub(super) fn survey(object: &InputObject) -> Survey {
     let json = object.document.root.to_json();
+    if object.api_version.is_empty() {
+        return Survey { value: json, mistakes: vec![no_api_version(object)], notes: Vec::new() };
+    }
     let mut notes: Vec<DocumentNote> = unknown_kind(object).into_iter().collect();
     let (value, mistakes) = match type_of(object) {
         None => (json, Vec::new()),
@@ -90,6 +93,21 @@ pub(super) fn survey(object: &InputObject) -> Survey {
         duplicate(notice, path_of_key(&object.document, *again).unwrap_or_default())
     }));
     Survey { value, mistakes, notes }
+}
+
+fn no_api_version(object: &InputObject) -> DecodeMistake {
+    let known = schema::resources().iter().find(|entry| entry.kind == object.kind);
+    let hint = match known {
+        Some(entry) => format!("write apiVersion: {} above it", entry.group_version),
+        None => "write apiVersion above it".to_owned(),
+    };
+    DecodeMistake {
+        message: format!("{} has no apiVersion", object.kind),
+        hint,
+        span: kind_span(&object.document.root),
+        label: "",
+        wants_quotes: false,
+    }
 }
 
 /// The note of a key that stands twice at `path`.

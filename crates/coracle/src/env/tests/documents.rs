@@ -118,6 +118,14 @@ fn every_value_of_a_wrong_type_is_told_at_its_place() {
 }
 
 #[test]
+fn an_object_without_api_version_is_told_which_to_write() {
+    let explanation = explanation("kind: ConfigMap\nmetadata: {name: m}\ndata: {A: b}\n");
+    let shown = mistakes(&explanation).join("\n");
+    assert!(shown.contains("ConfigMap has no apiVersion") && shown.contains("f.yaml:1:7"), "{shown}");
+    assert!(shown.contains("write apiVersion: v1 above it"), "{shown}");
+}
+
+#[test]
 fn items_of_a_typed_list_are_explained() {
     let text = "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: p}\n  spec:\n    containers:\n    - name: c\n      env: [{name: A, valueFrom: {configMapKeyRef: {name: m, key: k}}}]\n---\napiVersion: v1\nkind: ConfigMapList\nitems:\n- metadata: {name: m}\n  data: {k: from the list}\n";
     let explanation = explanation(text);
