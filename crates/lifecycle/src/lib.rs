@@ -35,8 +35,8 @@ pub use clock::{BootTime, Now};
 pub use containers::{ContainerRole, PodContainer, pod_container, pod_containers};
 pub use instance::{Exit, Instance, latest_instance};
 pub use memory::{
-    ContainerMemory, ExitRecord, PodMemory, SandboxFailure, StartFailure, StartRecord, StopCause, StopIntent,
-    StopOrder,
+    ContainerMemory, ExitRecord, Lost, PodMemory, SandboxFailure, StartFailure, StartRecord, StopCause,
+    StopIntent, StopOrder,
 };
 pub use observed::{ContainerHealth, ContainerPhase, Health, ObservedContainer, ObservedSandbox, RuntimePod};
 pub use phase::{PodPhase, pod_phase};
