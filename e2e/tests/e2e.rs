@@ -4,10 +4,10 @@
 mod configmap_secret;
 #[path = "e2e/containers.rs"]
 mod containers;
-#[path = "e2e/damage.rs"]
-mod damage;
 #[path = "e2e/downward_api.rs"]
 mod downward_api;
+#[path = "e2e/ephemeral_containers.rs"]
+mod ephemeral_containers;
 #[path = "e2e/examples.rs"]
 mod examples;
 #[path = "e2e/expansion.rs"]

@@ -7,7 +7,7 @@ mod workload;
 use schema::Resource;
 use serde_json::{Value, json};
 
-use crate::tree::{default_field, default_pointer, items_mut, object_field};
+use crate::tree::{default_field, default_pointer, items, items_mut, object_field};
 
 /// Fills in the defaults of the kind. Doing it twice changes nothing.
 pub(crate) fn apply(resource: &Resource, object: &mut Value) {
@@ -37,6 +37,12 @@ pub(crate) fn start(resource: &Resource, object: &mut Value) {
             object["metadata"]["generation"] = 1.into();
             object["status"] =
                 json!({"phase": "Pending", "qosClass": pod::quality_of_service(&object["spec"])});
+            if !items(&object["spec"]["schedulingGates"]).is_empty() {
+                object["status"]["conditions"] = json!([{
+                    "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                }]);
+            }
         }
         ("", "Namespace") => {
             object["status"] = json!({"phase": "Active"});

@@ -227,6 +227,11 @@ impl FieldErrors {
         );
     }
 
+    pub(crate) fn too_many(&mut self, path: &Path, count: usize, limit: usize) {
+        let detail = format!("must have at most {limit} items");
+        self.push(FieldErrorKind::TooMany, path, BadValue::Json(count.into()), detail);
+    }
+
     /// A value outside of an enumeration; the supported ones are named in the given order.
     pub(crate) fn not_supported(&mut self, path: &Path, value: &str, supported: &[&str]) {
         let supported: Vec<_> = supported.iter().map(|value| schema::go_quote(value)).collect();

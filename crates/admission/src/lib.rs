@@ -32,5 +32,6 @@ pub use field_support::{
 };
 pub use request::{
     AdmissionRequest, EnvFileMounts, NeededSources, SourceLookup, SourceObjects, Warning, default_pod_spec,
-    needed_sources, prepare_create, prepare_status_update, prepare_update,
+    needed_sources, prepare_create, prepare_ephemeral_containers_update, prepare_status_update,
+    prepare_update,
 };

@@ -149,6 +149,38 @@ pub(crate) fn validate_create(errors: &mut FieldErrors, pod: &Value) {
     }
 }
 
+/// What a change through the subresource may do: add ephemeral containers. Those that are there stay as they are; their
+/// order does not count, since a patch does not keep it.
+pub(crate) fn validate_ephemeral_update(errors: &mut FieldErrors, old: &Value, new: &Value) {
+    if is_set(&old["metadata"]["annotations"][MIRROR]) {
+        return errors.forbidden(&Path::root(""), "static pods do not support ephemeral containers");
+    }
+    let path = Path::root("spec").child("ephemeralContainers");
+    let named = |spec: &Value, name: &str| {
+        items(&spec["ephemeralContainers"]).iter().find(|other| text(&other["name"]) == name).cloned()
+    };
+    for before in items(&old["spec"]["ephemeralContainers"]) {
+        let name = text(&before["name"]);
+        let quoted = schema::go_quote(name);
+        match named(&new["spec"], name) {
+            None => {
+                let detail = format!("existing ephemeral containers {quoted} may not be removed\n");
+                errors.forbidden(&path, detail);
+            }
+            Some(after) if after != *before => {
+                let mut differences = Vec::new();
+                list_differences(&path, before, &after, &mut differences);
+                let detail = format!(
+                    "existing ephemeral containers {quoted} may not be changed\n{}",
+                    differences.join("\n")
+                );
+                errors.forbidden(&path, detail);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
 /// What an update may change: images, deadlines (shorter), tolerations (more), scheduling gates (fewer) and a
 /// negative grace period to 1; labels and annotations are free.
 pub(crate) fn validate_update(errors: &mut FieldErrors, old: &Value, new: &Value) {

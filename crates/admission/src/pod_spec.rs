@@ -3,6 +3,7 @@
 mod container;
 mod handler;
 mod resources;
+mod restart;
 mod scheduling;
 mod security;
 mod settings;

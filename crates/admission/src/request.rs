@@ -221,6 +221,32 @@ pub fn prepare_status_update(
     errors.into_result(Vec::new())
 }
 
+/// Prepares an update of a pod's subresource `ephemeralcontainers`: everything but that list is taken from `old`.
+///
+/// # Errors
+///
+/// Every problem of the pod with the new containers, and every change of those that were there.
+pub fn prepare_ephemeral_containers_update(
+    resource: &Resource,
+    old: &Value,
+    new: &mut Value,
+    request: &AdmissionRequest,
+) -> Result<Vec<Warning>, FieldErrors> {
+    let mut updated = old.clone();
+    replace_field(&mut updated["spec"], "ephemeralContainers", &new["spec"]["ephemeralContainers"]);
+    *new = updated;
+    pod::drop_disabled_fields(&mut new["spec"], Some(&old["spec"]), request);
+    defaults::apply(resource, new);
+    let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
+    validate(&mut errors, &mut warnings, resource, new, Some(&old["spec"]), request);
+    pod::validate_ephemeral_update(&mut errors, old, new);
+    let mut warnings = errors.into_result(warnings)?;
+    if old["spec"] != new["spec"] {
+        add_findings(&mut warnings, resource, new, request);
+    }
+    Ok(warnings)
+}
+
 /// Defaults a pod's spec in place as creation of a pod does, without what admission adds (token volume, tolerations).
 pub fn default_pod_spec(spec: &mut Value) {
     let mut pod = json!({"spec": spec.take()});

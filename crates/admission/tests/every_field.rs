@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 /// Tests that rules name and that are still to be written. It only ever gets shorter.
 const TO_BE_WRITTEN: &[&str] = &[
-    "ephemeral_containers::an_ephemeral_container_joins_a_running_pod",
     "images_and_terminals::standard_input_and_terminals_are_as_asked",
     "pod_fields::a_container_is_stopped_by_the_signal_it_asks_for",
     "pod_fields::a_container_leaves_its_last_words",
@@ -50,7 +49,6 @@ const TO_BE_WRITTEN: &[&str] = &[
     "probes::http_probes_ask_inside_the_pod",
     "probes::tcp_probes_connect_inside_the_pod",
     "probes::thresholds_and_periods_decide_when_a_result_counts",
-    "statuses::a_pod_with_a_readiness_gate_waits_for_its_condition",
     "tokens::a_pod_has_a_token_of_its_service_account",
 ];
 

@@ -496,3 +496,45 @@ fn affinity_and_spread() {
         ),
     ]);
 }
+
+#[test]
+fn restart_rules_of_containers() {
+    let rule =
+        |operator: &str| json!({"action": "Restart", "exitCodes": {"operator": operator, "values": [1]}});
+    let rules = |fields: Value| container(json!({"restartPolicy": "Never", "restartPolicyRules": fields}));
+    let many: Vec<Value> = (0..21).map(|_| rule("In")).collect();
+    let codes: Vec<i32> = (0..256).collect();
+    check(vec![
+        (
+            rules(
+                json!([rule("In"), {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}]),
+            ),
+            &[],
+        ),
+        (
+            container(json!({"restartPolicyRules": [rule("In")]})),
+            &["restartPolicy: Required value: must specify restartPolicy when restart rules are used"],
+        ),
+        (
+            rules(json!([{"action": "Reboot", "exitCodes": {"operator": "In", "values": [1]}}])),
+            &[
+                "restartPolicyRules[0].action: Unsupported value: \"Reboot\": supported values: \"Restart\", \"RestartAllContainers\"",
+            ],
+        ),
+        (
+            rules(json!([{"action": "Restart"}])),
+            &["restartPolicyRules[0].exitCodes: Required value: must be specified"],
+        ),
+        (
+            rules(json!([rule("Like")])),
+            &[
+                "restartPolicyRules[0].exitCodes.operator: Unsupported value: \"Like\": supported values: \"In\", \"NotIn\"",
+            ],
+        ),
+        (rules(json!(many)), &["restartPolicyRules: Too many: 21: must have at most 20 items"]),
+        (
+            rules(json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": codes}}])),
+            &["restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items"],
+        ),
+    ]);
+}

@@ -2,6 +2,7 @@
 
 mod binding;
 mod environment;
+mod ephemeral_containers;
 mod log;
 mod node_request;
 mod relay;
@@ -28,6 +29,7 @@ pub(crate) async fn dispatch(call: Call, subresource: &str, rest: &str) -> Resul
     }
     match subresource {
         "status" => status::run(call).await,
+        "ephemeralcontainers" => ephemeral_containers::run(call).await,
         "binding" => binding::run(call).await,
         "log" => log::run(call).await,
         "environment" => environment::run(call).await,

@@ -57,6 +57,18 @@ pub(crate) enum Part {
     Main,
     /// The status.
     Status,
+    /// The ephemeral containers of a pod.
+    EphemeralContainers,
+}
+
+impl Part {
+    /// Whether a change of it is a new generation of the spec.
+    fn is_of_spec(self) -> bool {
+        match self {
+            Self::Main | Self::EphemeralContainers => true,
+            Self::Status => false,
+        }
+    }
 }
 
 /// What an object shall become.
@@ -255,14 +267,17 @@ fn prepare_replacement<'w>(
     let told = match part {
         Part::Main => admission::prepare_update(kind.resource(), old, &mut new, &request),
         Part::Status => admission::prepare_status_update(kind.resource(), old, &mut new, &request),
+        Part::EphemeralContainers => {
+            admission::prepare_ephemeral_containers_update(kind.resource(), old, &mut new, &request)
+        }
     }
     .map_err(|errors| ApiError::invalid(kind, name, errors))?;
     warnings.extend(warning_texts(told));
     let allocation = match part {
         Part::Main => allocate(write, &mut new, Some(old))?,
-        Part::Status => None,
+        Part::Status | Part::EphemeralContainers => None,
     };
-    if part == Part::Main && kind.strategy().has_generation() && old.get("spec") != new.get("spec") {
+    if part.is_of_spec() && kind.strategy().has_generation() && old.get("spec") != new.get("spec") {
         let generation = object::at(old, &["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
         set_metadata(&mut new, "generation", Some(json!(generation + 1)));
     }

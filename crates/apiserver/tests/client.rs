@@ -458,3 +458,42 @@ async fn stopping_the_server_ends_watches() {
     let rest: Vec<_> = events.collect().await;
     assert!(rest.iter().all(Result::is_ok) || rest.len() == 1, "{rest:?}");
 }
+
+#[tokio::test]
+async fn ephemeral_containers_are_added_through_their_subresource_only() {
+    let running = Running::start().await;
+    let pods: Api<Pod> = Api::default_namespaced(running.client(Identity::admin()));
+    pods.create(&PostParams::default(), &typed(pod("p"))).await.expect("created");
+    let added = json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "i", "targetContainerName": "main"}]}});
+    let params = PatchParams::default();
+    let error = pods.patch("p", &params, &Patch::Strategic(&added)).await.expect_err("not so");
+    assert_eq!(code(&error), 422);
+    let patched =
+        pods.patch_ephemeral_containers("p", &params, &Patch::Strategic(&added)).await.expect("added");
+    assert_eq!(patched.metadata.generation, Some(2));
+    let second = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}});
+    pods.patch_ephemeral_containers("p", &params, &Patch::Strategic(&second)).await.expect("added");
+    let mut whole = pods.get_ephemeral_containers("p").await.expect("the whole pod");
+    let names = |pod: &Pod| -> Vec<String> {
+        let list = pod.spec.as_ref().and_then(|spec| spec.ephemeral_containers.clone());
+        let mut names: Vec<String> = list.into_iter().flatten().map(|one| one.name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&whole), ["d", "e"]);
+    if let Some(list) = whole.spec.as_mut().and_then(|spec| spec.ephemeral_containers.as_mut()) {
+        list.push(typed(json!({"name": "f", "image": "i"})));
+    }
+    let replaced =
+        pods.replace_ephemeral_containers("p", &PostParams::default(), &whole).await.expect("added");
+    assert_eq!(names(&replaced), ["d", "e", "f"]);
+    let error =
+        pods.replace_ephemeral_containers("p", &PostParams::default(), &whole).await.expect_err("stale");
+    assert_eq!(code(&error), 409);
+    let (status, found) = running.get("/api/v1").await;
+    assert_eq!(status, 200);
+    let listed = found["resources"].as_array().expect("resources");
+    let entry =
+        listed.iter().find(|entry| entry["name"] == "pods/ephemeralcontainers").expect("in discovery");
+    assert_eq!(entry["verbs"], json!(["get", "patch", "update"]));
+}

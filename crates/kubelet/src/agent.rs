@@ -1,5 +1,6 @@
 //! What all parts of the node agent share: its settings, its two clients, and the handles of its tasks.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -37,6 +38,8 @@ pub(crate) struct Agent {
     /// Raised whenever the runtime reported something; whoever waits for a container looks again.
     pub(crate) runtime_changes: watch::Sender<u64>,
     pub(crate) capacity: BTreeMap<String, String>,
+    /// The node's object as the API has it, once it is known.
+    pub(crate) node: watch::Sender<Option<Arc<Node>>>,
 }
 
 impl std::fmt::Debug for Agent {
@@ -80,12 +83,19 @@ impl Agent {
             .map_or(0, |quantity| quantity.units())
     }
 
+    /// Waits until the node's object is known: pods are held against it.
+    pub(crate) async fn node_known(&self) {
+        let mut node = self.node.subscribe();
+        // The sender lives as long as the agent.
+        let _ = node.wait_for(Option::is_some).await;
+    }
+
     /// Records an event about a pod.
     pub(crate) fn pod_event(
         &self,
         pod: &Pod,
         type_: EventType,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
         self.events.record(events::pod_reference(pod, None), type_, reason, message);
@@ -100,8 +110,7 @@ impl Agent {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        let field_path =
-            lifecycle::pod_container(pod, container).map(|found| found.role.field_path(container));
+        let field_path = lifecycle::container_role(pod, container).map(|role| role.field_path(container));
         self.events.record(events::pod_reference(pod, field_path), type_, reason, message);
     }
 

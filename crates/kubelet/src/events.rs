@@ -1,5 +1,6 @@
 //! Events of the node: one task writes them to the API in order; the same event again only raises its count.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
 use jiff::Timestamp;
@@ -41,7 +42,7 @@ struct EventKey {
 }
 
 enum Command {
-    Record { object: Box<ObjectReference>, type_: EventType, reason: &'static str, message: String },
+    Record { object: Box<ObjectReference>, type_: EventType, reason: Cow<'static, str>, message: String },
     Flush(oneshot::Sender<()>),
 }
 
@@ -57,9 +58,10 @@ impl EventRecorder {
         &self,
         object: ObjectReference,
         type_: EventType,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
+        let reason = reason.into();
         let mut message = message.into();
         if message.len() > api::limits::EVENT_MESSAGE {
             let mut end = api::limits::EVENT_MESSAGE - 3;
@@ -138,9 +140,9 @@ impl EventTask {
         while let Some(command) = inbox.recv().await {
             match command {
                 Command::Record { object, type_, reason, message } => {
-                    if let Err(error) = self.write(*object, type_, reason, message).await {
+                    if let Err(error) = self.write(*object, type_, &reason, message).await {
                         // The namespace may be gone, or the API server away: events are best effort.
-                        tracing::debug!(%error, reason, "event was not written");
+                        tracing::debug!(%error, %reason, "event was not written");
                     }
                 }
                 Command::Flush(done) => {
@@ -154,7 +156,7 @@ impl EventTask {
         &mut self,
         object: ObjectReference,
         type_: EventType,
-        reason: &'static str,
+        reason: &str,
         message: String,
     ) -> kube::Result<()> {
         let now = Timestamp::now();

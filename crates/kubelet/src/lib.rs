@@ -15,7 +15,8 @@
 //! | one worker a pod ([`worker::PodWorker`]) | that pod's memory | its inbox, the runtime | API, runtime, disk |
 //! | one prober a container with probes ([`probes`]) | its counters | the container | its worker's inbox |
 //! | `keep_node` | the node's object | the runtime's status | the API |
-//! | `bind_unscheduled` | a watch | pods without a node | the API |
+//! | `watch_node` | a watch | the node's object | `pods`, `bind_unscheduled` |
+//! | `bind_unscheduled` | a watch | pods, the node | the API |
 //! | events ([`events`]) | counts of events | its channel | the API |
 //!
 //! All tasks end when the `shutdown` of [`spawn_kubelet`] does. Containers do not: the next agent adopts them.
@@ -158,6 +159,7 @@ pub fn spawn_kubelet(
         tasks: tasks.clone(),
         ending: stop.clone(),
         runtime_changes: tokio::sync::watch::Sender::new(0),
+        node: tokio::sync::watch::Sender::new(None),
         client,
         runtime: RuntimeCalls::new(runtime),
         images: ImageCalls::new(images),
@@ -187,12 +189,16 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
                 "default-scheduler",
                 agent.config.node_name.clone(),
             );
-            let bind = binder::bind_unscheduled(agent.client.clone(), agent.config.node_name.clone(), events);
-            tokio::join!(bind, record);
+            tokio::join!(binder::bind_unscheduled(agent.clone(), events), record);
         }
     };
+    let pod_watch = async {
+        agent.node_known().await;
+        pod_source::watch_pods(agent.client.clone(), agent.config.node_name.clone(), pods.clone()).await;
+    };
     tokio::join!(
-        pod_source::watch_pods(agent.client.clone(), agent.config.node_name.clone(), pods.clone()),
+        pod_watch,
+        node::watch_node(agent.clone()),
         pod_source::watch_sources(agent.client.clone(), pods.clone()),
         runtime_events::watch_runtime(agent.clone(), pods.clone()),
         node::keep_node(agent.clone()),

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri::v1;
+use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
@@ -14,6 +16,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
 use serde_json::json;
 
 use api::reasons::event;
@@ -93,6 +97,33 @@ pub(crate) async fn keep_node(agent: SharedAgent) {
         }
         tokio::time::sleep(agent.config.heartbeat).await;
     }
+}
+
+/// Follows the node's object: its labels, taints and what it offers are what pods are held against.
+pub(crate) async fn watch_node(agent: SharedAgent) {
+    let nodes: Api<Node> = Api::all(agent.client.clone());
+    let selector = watcher::Config::default().fields(&format!("metadata.name={}", agent.config.node_name));
+    let mut events = std::pin::pin!(watcher::watcher(nodes, selector).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Apply(node) | Event::InitApply(node)) => {
+                agent.node.send_if_modified(|known| {
+                    let changed = known.as_ref().is_none_or(|known| offers_differ(known, &node));
+                    *known = Some(Arc::new(node));
+                    changed
+                });
+            }
+            // A deleted node is registered again at the next heartbeat; until then the last word counts.
+            Ok(Event::Delete(_) | Event::Init | Event::InitDone) => {}
+            Err(error) => tracing::warn!(%error, "the watch of the node was interrupted"),
+        }
+    }
+}
+
+/// Whether a node has changed in what pods are held against.
+fn offers_differ(old: &Node, new: &Node) -> bool {
+    let allocatable = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
+    old.metadata.labels != new.metadata.labels || old.spec != new.spec || allocatable(old) != allocatable(new)
 }
 
 async fn register(agent: &SharedAgent, nodes: &Api<Node>) -> kube::Result<()> {

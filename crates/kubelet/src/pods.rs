@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use lifecycle::{Claim, Refusal};
 use tokio::sync::{mpsc, oneshot};
 
 use api::reasons::event;
@@ -16,7 +17,7 @@ use crate::inbox::Inbox;
 use crate::labels;
 use crate::pod_store::{LoadPodError, SavedPod};
 use crate::references::{SourceKind, referenced_sources};
-use crate::status_writer::delete_finally;
+use crate::status_writer::{StatusChange, delete_finally, write_status};
 use crate::worker::{PodWorker, WorkerStart};
 
 /// What the task is told.
@@ -116,8 +117,8 @@ pub(crate) fn pods_channel() -> (PodsHandle, mpsc::UnboundedReceiver<PodsMessage
 }
 
 enum Worker {
-    /// It works.
-    Running(Inbox),
+    /// It works, and its pod takes this of the node.
+    Running(Inbox, Claim),
     /// Nothing is left of the pod here; the object may stay for its finalizers.
     Ended,
 }
@@ -172,7 +173,7 @@ impl PodsTask {
     }
 
     fn answer_drains(&mut self) {
-        let works = self.workers.values().any(|worker| matches!(worker, Worker::Running { .. }));
+        let works = self.workers.values().any(|worker| matches!(worker, Worker::Running(..)));
         if self.pods.is_empty() && !works {
             for answer in self.drains.drain(..) {
                 let _ = answer.send(());
@@ -196,7 +197,7 @@ impl PodsTask {
         };
         self.pods.insert(uid.clone(), pod.clone());
         match self.workers.get(&uid) {
-            Some(Worker::Running(inbox)) => inbox.put_pod(pod),
+            Some(Worker::Running(inbox, _)) => inbox.put_pod(pod),
             Some(Worker::Ended) => {}
             None => self.begin(&uid, pod),
         }
@@ -205,9 +206,7 @@ impl PodsTask {
     /// Makes a worker for a pod of the API.
     fn begin(&mut self, uid: &str, pod: Arc<Pod>) {
         let saved = self.load(uid, &pod);
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        let ended = matches!(phase, Some("Succeeded" | "Failed"));
-        if saved.is_none() && ended {
+        if saved.is_none() && has_ended(&pod) {
             // It ended before this agent knew it, and nothing of it is here.
             self.workers.insert(uid.to_owned(), Worker::Ended);
             if pod.metadata.deletion_timestamp.is_some() {
@@ -220,8 +219,53 @@ impl PodsTask {
             }
             return;
         }
+        if saved.is_none()
+            && let Some(refusal) = self.refusal(&pod)
+        {
+            return self.refuse(uid, pod, refusal);
+        }
         let memory = saved.map(|saved| saved.memory).unwrap_or_default();
         self.spawn(uid, WorkerStart { pod, memory }, false);
+    }
+
+    /// Why a pod that was bound to this node does not fit it. One that was taken up before is not asked again.
+    fn refusal(&self, pod: &Pod) -> Option<Refusal> {
+        let taken_up = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
+        if taken_up || pod.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let node = self.agent.node.borrow().clone()?;
+        let taken: Vec<&Claim> = self
+            .workers
+            .iter()
+            // What has ended or is gone in the API has made room, as the scheduler sees it.
+            .filter(|(uid, _)| {
+                !self.vanished.contains(*uid) && !self.pods.get(*uid).is_some_and(|pod| has_ended(pod))
+            })
+            .filter_map(|(_, worker)| match worker {
+                Worker::Running(_, claim) => Some(claim),
+                Worker::Ended => None,
+            })
+            .collect();
+        lifecycle::refusal(pod, &node, &taken)
+    }
+
+    /// Fails a pod that does not fit: nothing of it is ever made here.
+    fn refuse(&mut self, uid: &str, pod: Arc<Pod>, refusal: Refusal) {
+        self.workers.insert(uid.to_owned(), Worker::Ended);
+        let agent = self.agent.clone();
+        self.agent.spawn(async move {
+            agent.pod_event(&pod, EventType::Warning, refusal.reason.clone(), refusal.message.clone());
+            let mut status = pod.status.clone().unwrap_or_default();
+            status.phase = Some(lifecycle::PodPhase::Failed.as_str().to_owned());
+            status.message = Some(refusal.status_message());
+            status.reason = Some(refusal.reason);
+            let change = || StatusChange { pod: &pod, from: pod.status.as_ref(), to: &status };
+            while let Err(error) = write_status(&agent.client, change()).await {
+                tracing::warn!(%error, "that a pod was refused could not be written to it");
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        });
     }
 
     fn load(&self, uid: &str, pod: &Pod) -> Option<SavedPod> {
@@ -248,6 +292,7 @@ impl PodsTask {
         if vanished {
             inbox.put_vanished();
         }
+        let claim = Claim::of(&start.pod);
         let worker = PodWorker::new(self.agent.clone(), inbox.clone(), uid.to_owned(), start);
         let (handle, ended) = (self.handle.clone(), uid.to_owned());
         // The worker ends at its next await when the agent ends: containers go on, and the next agent adopts them.
@@ -255,12 +300,12 @@ impl PodsTask {
             worker.run().await;
             handle.tell(PodsMessage::Ended { uid: ended });
         });
-        self.workers.insert(uid.to_owned(), Worker::Running(inbox));
+        self.workers.insert(uid.to_owned(), Worker::Running(inbox, claim));
     }
 
     fn gone(&mut self, uid: &str) {
         match self.workers.get(uid) {
-            Some(Worker::Running(inbox)) => {
+            Some(Worker::Running(inbox, _)) => {
                 inbox.put_vanished();
                 self.vanished.insert(uid.to_owned());
             }
@@ -347,7 +392,7 @@ impl PodsTask {
         self.agent.note_runtime_change();
         for (key, worker) in &self.workers {
             if uid.is_none_or(|uid| uid == key)
-                && let Worker::Running(inbox) = worker
+                && let Worker::Running(inbox, _) = worker
             {
                 inbox.wake();
             }
@@ -358,13 +403,18 @@ impl PodsTask {
         let key = (kind, name.to_owned());
         for (uid, pod) in &self.pods {
             if pod.metadata.namespace.as_deref() == Some(namespace)
-                && let Some(Worker::Running(inbox)) = self.workers.get(uid)
+                && let Some(Worker::Running(inbox, _)) = self.workers.get(uid)
                 && referenced_sources(pod).contains(&key)
             {
                 inbox.put_sources_changed();
             }
         }
     }
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// As much of a pod as its sandbox tells: enough to stop it.

@@ -24,6 +24,8 @@ use crate::pod_network::PodNetwork;
 pub(crate) struct StartRequest<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) container: &'a Container,
+    /// The runtime's identifier of the container whose processes it sees.
+    pub(crate) target: Option<&'a str>,
     pub(crate) attempt: u32,
     pub(crate) sandbox_id: &'a str,
     pub(crate) sandbox: &'a v1::PodSandboxConfig,
@@ -194,8 +196,11 @@ fn start_record(container: &Container, attempt: u32, image: &PresentImage, id: &
 async fn create(
     agent: &Agent,
     request: &StartRequest<'_>,
-    config: v1::ContainerConfig,
+    mut config: v1::ContainerConfig,
 ) -> Result<String, StartContainerError> {
+    if let Some(target) = request.target {
+        see_processes_of(target, &mut config);
+    }
     let create = v1::CreateContainerRequest {
         pod_sandbox_id: request.sandbox_id.to_owned(),
         config: Some(config),
@@ -204,6 +209,19 @@ async fn create(
     match agent.runtime.create_container(create).await {
         Ok(answer) => Ok(answer.into_inner().container_id),
         Err(status) => Err(StartContainerError::Create { message: status.message().to_owned() }),
+    }
+}
+
+/// A container of its own process namespace gets that of another one. Where the pod shares its processes, or the node
+/// its own, they are seen anyway.
+fn see_processes_of(target: &str, config: &mut v1::ContainerConfig) {
+    let security = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    let Some(options) = security.map(|security| security.namespace_options.get_or_insert_default()) else {
+        return;
+    };
+    if options.pid() == v1::NamespaceMode::Container {
+        options.set_pid(v1::NamespaceMode::Target);
+        target.clone_into(&mut options.target_id);
     }
 }
 

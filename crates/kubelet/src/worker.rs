@@ -10,7 +10,6 @@
 //! repeated after a pause; other pods do not notice.
 
 mod actions;
-mod losses;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use std::time::Duration;
 use cri::v1;
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use lifecycle::{Action, Health, PodMemory, PodView, RuntimePod};
+use lifecycle::{Action, Health, PodMemory, PodView, RuntimePod, is_own_condition};
 
 use api::reasons::event;
 
@@ -170,6 +169,7 @@ impl PodWorker {
                 lifecycle::reasons::DEADLINE_EXCEEDED_MESSAGE,
             );
         }
+        self.memory.note_restart_all(&self.pod, &self.runtime);
         self.save();
         let plan = lifecycle::plan(self.view());
         // Before a pod is forgotten its last status is written there, after its events.
@@ -233,7 +233,6 @@ impl PodWorker {
     async fn look(&mut self) -> Result<(), TurnError> {
         let mut runtime = observe_pod(&self.agent.runtime, &self.uid, &self.memory).await?;
         self.read_termination_messages(&mut runtime);
-        self.tell_losses(&runtime).await;
         self.memory.note_observed(&self.pod, &runtime, clock::now());
         self.runtime = runtime;
         self.health.retain(|id, _| self.runtime.container(id).is_some());
@@ -305,13 +304,6 @@ impl PodWorker {
         status.pod_ips.clone_from(&written.pod_ips);
         pod
     }
-}
-
-fn is_own_condition(type_: &str) -> bool {
-    matches!(
-        type_,
-        "PodReadyToStartContainers" | "Initialized" | "Ready" | "ContainersReady" | "PodScheduled"
-    )
 }
 
 fn pause(failures: u32) -> Duration {

@@ -7,12 +7,18 @@ mod fake_runtime;
 
 #[path = "node/environment.rs"]
 mod environment;
+#[path = "node/ephemeral.rs"]
+mod ephemeral;
 #[path = "node/hooks_and_probes.rs"]
 mod hooks_and_probes;
 #[path = "node/life.rs"]
 mod life;
+#[path = "node/pod_life.rs"]
+mod pod_life;
 #[path = "node/restarts.rs"]
 mod restarts;
+#[path = "node/scheduling.rs"]
+mod scheduling;
 #[path = "node/served.rs"]
 mod served;
 

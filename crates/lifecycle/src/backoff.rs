@@ -29,9 +29,10 @@ impl Backoff {
         if failed.millis_since(self.raised) > RESET_MILLIS { 0 } else { self.delay_seconds }
     }
 
-    /// Notes that something is tried again at `now`, after a failure: the next wait is longer.
-    pub fn raise(&mut self, now: BootTime) {
-        let expired = self.delay_seconds == 0 || now.millis_since(self.raised) > RESET_MILLIS;
+    /// Notes that something that failed at `failed` is tried again at `now`: the next wait is longer. It is the failure
+    /// that has to come late for the waits to begin anew; the wait itself does not count as quiet time.
+    pub fn raise(&mut self, failed: BootTime, now: BootTime) {
+        let expired = self.delay_seconds == 0 || failed.millis_since(self.raised) > RESET_MILLIS;
         self.delay_seconds =
             if expired { INITIAL_SECONDS } else { self.delay_seconds.saturating_mul(2).min(CAP_SECONDS) };
         self.raised = now;
@@ -58,7 +59,7 @@ mod tests {
         assert_eq!(backoff.delay_after(now), 0, "the first restart is immediate");
         let mut delays = Vec::new();
         for _ in 0..7 {
-            backoff.raise(now);
+            backoff.raise(now, now);
             now = now.plus_seconds(1);
             delays.push(Backoff::delay_text(backoff.delay_after(now)));
             now = backoff.due(now);
@@ -71,7 +72,7 @@ mod tests {
         let mut backoff = Backoff { delay_seconds: 160, raised: BootTime(0) };
         let failed = BootTime(600_001);
         assert_eq!(backoff.due(failed), failed);
-        backoff.raise(failed);
+        backoff.raise(failed, failed);
         assert_eq!(backoff.delay_seconds, 10);
     }
 
@@ -79,5 +80,15 @@ mod tests {
     fn a_container_that_ran_for_ten_minutes_sharp_does_not() {
         let backoff = Backoff { delay_seconds: 160, raised: BootTime(0) };
         assert_eq!(backoff.delay_after(BootTime(600_000)), 160);
+    }
+
+    #[test]
+    fn a_container_that_failed_after_nine_minutes_and_waited_five_goes_on_waiting_five() {
+        let mut backoff = Backoff { delay_seconds: 300, raised: BootTime(0) };
+        let failed = BootTime(540_000);
+        let due = backoff.due(failed);
+        assert_eq!(due, BootTime(840_000));
+        backoff.raise(failed, due);
+        assert_eq!(backoff.delay_seconds, 300);
     }
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::memory::RestartAllOrder;
 use crate::phase::PodPhase;
 use crate::reasons;
 
@@ -14,6 +15,7 @@ pub(crate) struct ConditionInputs<'a> {
     pub(crate) sandbox_ready: bool,
     pub(crate) init_statuses: &'a [ContainerStatus],
     pub(crate) statuses: &'a [ContainerStatus],
+    pub(crate) restart_all: Option<&'a RestartAllOrder>,
     pub(crate) now: Timestamp,
 }
 
@@ -33,6 +35,17 @@ impl Verdict {
     }
 }
 
+/// Condition of a pod whose containers all start again together.
+pub(crate) const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
+
+/// The conditions that the node decides; all others are somebody else's.
+pub fn is_own_condition(type_: &str) -> bool {
+    matches!(
+        type_,
+        "PodReadyToStartContainers" | "Initialized" | "Ready" | "ContainersReady" | "PodScheduled"
+    ) || type_ == ALL_CONTAINERS_RESTARTING
+}
+
 /// All conditions that the node decides, and those of others that the object has.
 pub(crate) fn conditions(inputs: &ConditionInputs<'_>) -> Vec<PodCondition> {
     let containers_ready = containers_ready(inputs);
@@ -47,6 +60,10 @@ pub(crate) fn conditions(inputs: &ConditionInputs<'_>) -> Vec<PodCondition> {
     let old = inputs.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let mut conditions: Vec<PodCondition> =
         own.into_iter().map(|(type_, verdict)| condition(inputs, old, type_, verdict)).collect();
+    let restarted = old.iter().any(|condition| condition.type_ == ALL_CONTAINERS_RESTARTING);
+    if restarted || inputs.restart_all.is_some() {
+        conditions.push(condition(inputs, old, ALL_CONTAINERS_RESTARTING, restarting_all(inputs)));
+    }
     for other in old {
         if !conditions.iter().any(|condition| condition.type_ == other.type_) {
             conditions.push(other.clone());
@@ -74,6 +91,20 @@ fn condition(
         last_transition_time: Some(kept.unwrap_or(Time(inputs.now))),
         observed_generation: inputs.pod.metadata.generation,
         last_probe_time: None,
+    }
+}
+
+fn restarting_all(inputs: &ConditionInputs<'_>) -> Verdict {
+    match inputs.restart_all {
+        None => bare(false),
+        Some(order) => Verdict {
+            true_: true,
+            reason: Some(reasons::CONTAINER_EXITED),
+            message: Some(format!(
+                "Container {} exited with code {}, restarting all containers",
+                order.container, order.code
+            )),
+        },
     }
 }
 

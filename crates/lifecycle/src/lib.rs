@@ -9,9 +9,11 @@
 //! | `plan.rs` | which of the two halves below applies |
 //! | `plan/start.rs` | sandbox, init containers, sidecars, containers, restarts |
 //! | `plan/stop.rs` | who is stopped when, and what is cleared away |
+//! | `restart_all.rs` | when all containers of a pod start again together |
 //! | `restart.rs` | whether a container that ended starts again |
 //! | `backoff.rs` | how long it waits before it does |
 //! | `instance.rs` | what is the latest instance of a container, from runtime and memory together |
+//! | `placement.rs` | whether a pod fits a node |
 //! | `probe.rs` | when results of a probe count |
 //! | `phase.rs`, `status.rs`, `conditions.rs` | what the API shows |
 
@@ -23,26 +25,33 @@ mod instance;
 mod memory;
 mod observed;
 mod phase;
+mod placement;
 mod plan;
 mod probe;
 mod restart;
+mod restart_all;
 mod status;
 
 pub mod reasons;
 
 pub use backoff::Backoff;
 pub use clock::{BootTime, Now};
-pub use containers::{ContainerRole, PodContainer, pod_container, pod_containers};
+pub use conditions::is_own_condition;
+pub use containers::{
+    AnyContainer, ContainerRole, PodContainer, all_containers, any_container, container_role,
+    ephemeral_containers, pod_container, pod_containers,
+};
 pub use instance::{Exit, Instance, latest_instance};
 pub use memory::{
-    ContainerMemory, ExitRecord, Lost, PodMemory, SandboxFailure, StartFailure, StartRecord, StopCause,
-    StopIntent, StopOrder,
+    ContainerMemory, ExitRecord, PodMemory, RestartAllOrder, SandboxFailure, StartFailure, StartRecord,
+    StopCause, StopIntent, StopOrder,
 };
 pub use observed::{ContainerHealth, ContainerPhase, Health, ObservedContainer, ObservedSandbox, RuntimePod};
 pub use phase::{PodPhase, pod_phase};
+pub use placement::{Amounts, Claim, HostPort, Obstacle, Refusal, obstacles, refusal, unschedulable_message};
 pub use plan::{Action, KillReason, Plan, PodView, plan};
 pub use probe::{ProbeCounter, ProbeKind, ProbeTiming};
-pub use restart::{RestartPolicy, will_restart};
+pub use restart::{AfterExit, RestartPolicy, after_exit, will_restart};
 pub use status::{NodeIdentity, status};
 
 #[cfg(test)]

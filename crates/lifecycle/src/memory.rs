@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backoff::Backoff;
 use crate::clock::{BootTime, Now};
-use crate::containers::{ContainerRole, pod_container};
+use crate::containers::{ContainerRole, container_role};
 use crate::instance::latest_instance;
 use crate::observed::{ContainerPhase, RuntimePod};
 
@@ -31,9 +31,6 @@ pub struct PodMemory {
     /// Sandboxes created so far; the next one's attempt.
     #[serde(default)]
     pub sandboxes: u32,
-    /// Identifier of the last sandbox in the runtime.
-    #[serde(default)]
-    pub sandbox: Option<String>,
     /// Why the last sandbox could not be created.
     #[serde(default)]
     pub sandbox_failure: Option<SandboxFailure>,
@@ -43,6 +40,9 @@ pub struct PodMemory {
     /// Stops that were begun, by runtime identifier of the container.
     #[serde(default)]
     pub stopping: BTreeMap<String, StopIntent>,
+    /// All containers are being stopped, to start again together.
+    #[serde(default)]
+    pub restart_all: Option<RestartAllOrder>,
     /// All containers ended and the sandbox is gone: volumes were cleared away.
     #[serde(default)]
     pub cleared: bool,
@@ -75,6 +75,20 @@ pub struct ContainerMemory {
     /// An init container that ran to its end in the present sandbox.
     #[serde(default)]
     pub completed: bool,
+    /// It starts again with all others, whatever its policy says of its last end.
+    #[serde(default)]
+    pub begins_anew: bool,
+}
+
+/// Why all containers of a pod start again together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestartAllOrder {
+    /// The container whose rule asked for it.
+    pub container: String,
+    /// The exit status that the rule matched.
+    pub code: i32,
+    /// Those that run are stopped for it, by runtime identifier.
+    pub stopped: Vec<String>,
 }
 
 /// An instance that was started.
@@ -138,23 +152,6 @@ pub struct SandboxFailure {
     pub failures: u32,
 }
 
-/// Something that the runtime had, and has no longer without having been told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// The pod's sandbox, with everything in it.
-    Sandbox {
-        /// Identifier of the runtime.
-        id: String,
-    },
-    /// One container.
-    Container {
-        /// Name in the specification.
-        name: String,
-        /// Identifier of the runtime.
-        id: String,
-    },
-}
-
 /// Why a pod is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopCause {
@@ -197,7 +194,7 @@ impl PodMemory {
         self.containers.get(name).cloned().unwrap_or_default()
     }
 
-    fn container_mut(&mut self, name: &str) -> &mut ContainerMemory {
+    pub(crate) fn container_mut(&mut self, name: &str) -> &mut ContainerMemory {
         self.containers.entry(name.to_owned()).or_default()
     }
 
@@ -226,7 +223,7 @@ impl PodMemory {
             if known {
                 continue;
             }
-            let role = pod_container(pod, &container.name).map(|container| container.role);
+            let role = container_role(pod, &container.name);
             memory.note_exit(
                 ExitRecord {
                     id: container.id.clone(),
@@ -246,30 +243,17 @@ impl PodMemory {
         self.note_lost(pod, runtime, now);
     }
 
-    /// What was made for the pod, has not ended as far as is known, and the runtime no longer has. With the sandbox its
-    /// containers are lost as well, which is not said again.
-    pub fn lost(&self, runtime: &RuntimePod) -> Vec<Lost> {
-        let sandbox = self.sandbox.as_ref();
-        let lost = sandbox.filter(|id| !runtime.sandboxes.iter().any(|sandbox| sandbox.id == **id));
-        if let Some(id) = lost {
-            return vec![Lost::Sandbox { id: id.clone() }];
-        }
-        let containers = self.containers.iter().filter_map(|(name, memory)| {
-            let started = lost_instance(memory, runtime)?;
-            Some(Lost::Container { name: name.clone(), id: started.id.clone() })
-        });
-        containers.collect()
-    }
-
-    /// Notes that the pod has no sandbox any more, and that this was said.
-    pub fn note_sandbox_lost(&mut self) {
-        self.sandbox = None;
-    }
-
     /// A container that was started, has not ended as far as is known, and that the runtime no longer has.
     fn note_lost(&mut self, pod: &Pod, runtime: &RuntimePod, now: Now) {
-        let lost: Vec<StartRecord> =
-            self.containers.values().filter_map(|memory| lost_instance(memory, runtime).cloned()).collect();
+        let lost: Vec<StartRecord> = self
+            .containers
+            .values()
+            .filter_map(|memory| {
+                let started = memory.started.as_ref()?;
+                let ended = memory.exit.as_ref().is_some_and(|exit| exit.attempt >= started.attempt);
+                (!ended && runtime.container(&started.id).is_none()).then(|| started.clone())
+            })
+            .collect();
         for started in lost {
             let Some(name) = self
                 .containers
@@ -279,7 +263,7 @@ impl PodMemory {
             else {
                 continue;
             };
-            let role = pod_container(pod, &name).map(|container| container.role);
+            let role = container_role(pod, &name);
             self.container_mut(&name).note_exit(
                 ExitRecord {
                     id: started.id,
@@ -298,9 +282,8 @@ impl PodMemory {
     }
 
     /// Notes a new sandbox: init containers run again in it.
-    pub fn note_sandbox_created(&mut self, attempt: u32, id: String) {
+    pub fn note_sandbox_created(&mut self, attempt: u32) {
         self.sandboxes = attempt.saturating_add(1);
-        self.sandbox = Some(id);
         self.sandbox_failure = None;
         for memory in self.containers.values_mut() {
             memory.completed = false;
@@ -317,10 +300,11 @@ impl PodMemory {
     /// Notes that an instance runs. If it is a restart, the next wait is longer.
     pub fn note_started(&mut self, name: &str, record: StartRecord, now: Now) {
         let memory = self.container_mut(name);
-        if memory.exit.is_some() {
-            memory.backoff.raise(now.boot);
+        if let Some(exit) = &memory.exit {
+            memory.backoff.raise(exit.ended, now.boot);
         }
         memory.started = Some(record);
+        memory.begins_anew = false;
         memory.failure = None;
         memory.image_backoff = Backoff::default();
     }
@@ -342,7 +326,7 @@ impl PodMemory {
     pub fn note_pull_failed(&mut self, name: &str, reason: &str, message: String, now: Now) -> i64 {
         let memory = self.container_mut(name);
         let failures = memory.failure.as_ref().map_or(0, |failure| failure.failures) + 1;
-        memory.image_backoff.raise(now.boot);
+        memory.image_backoff.raise(now.boot, now.boot);
         let delay = memory.image_backoff.delay_seconds;
         memory.failure = Some(StartFailure {
             reason: reason.to_owned(),
@@ -355,9 +339,9 @@ impl PodMemory {
 
     /// Notes that a created instance could not be started: it counts as ended with status 128.
     pub fn note_run_failed(&mut self, pod: &Pod, name: &str, record: StartRecord, message: String, now: Now) {
-        let role = pod_container(pod, name).map(|container| container.role);
+        let role = container_role(pod, name);
         let memory = self.container_mut(name);
-        let restarted = memory.exit.is_some();
+        let before = memory.exit.as_ref().map(|exit| exit.ended);
         let exit = ExitRecord {
             id: record.id.clone(),
             attempt: record.attempt,
@@ -371,8 +355,8 @@ impl PodMemory {
         };
         memory.started = Some(record);
         memory.failure = None;
-        if restarted {
-            memory.backoff.raise(now.boot);
+        if let Some(failed) = before {
+            memory.backoff.raise(failed, now.boot);
         }
         memory.note_exit(exit, role);
     }
@@ -445,7 +429,7 @@ impl PodMemory {
                 };
                 let latest = latest_instance(self, runtime, &container.name).attempt();
                 ended
-                    && pod_container(pod, &container.name).is_some()
+                    && container_role(pod, &container.name).is_some()
                     && latest.is_some_and(|latest| container.attempt + 1 < latest)
             })
             .map(|container| container.id.as_str())
@@ -458,17 +442,11 @@ impl ContainerMemory {
         if role == Some(ContainerRole::Init) && exit.code == 0 {
             self.completed = true;
         }
+        self.begins_anew = false;
         if let Some(before) = self.exit.replace(exit) {
             self.previous = Some(before);
         }
     }
-}
-
-/// The instance that was started, has not ended as far as is known, and that the runtime no longer has.
-fn lost_instance<'m>(memory: &'m ContainerMemory, runtime: &RuntimePod) -> Option<&'m StartRecord> {
-    let started = memory.started.as_ref()?;
-    let ended = memory.exit.as_ref().is_some_and(|exit| exit.attempt >= started.attempt);
-    (!ended && runtime.container(&started.id).is_none()).then_some(started)
 }
 
 fn exit_reason(reason: &str, code: i32) -> String {

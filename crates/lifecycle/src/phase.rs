@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::containers::{ContainerRole, pod_containers};
+use crate::containers::{ContainerRole, all_containers, pod_containers};
 use crate::instance::{Instance, latest_instance};
 use crate::memory::{PodMemory, StopCause};
 use crate::observed::RuntimePod;
@@ -43,8 +43,12 @@ impl PodPhase {
 
 /// How the pod ends if nothing stops it from outside: `None` while something runs, is to run, or runs again.
 pub(crate) fn outcome(pod: &Pod, memory: &PodMemory, runtime: &RuntimePod) -> Option<PodPhase> {
+    if memory.restart_all.is_some() {
+        return None;
+    }
     for container in pod_containers(pod).filter(|container| container.role == ContainerRole::Init) {
-        if memory.container(container.name()).completed {
+        let own = memory.container(container.name());
+        if own.completed || own.begins_anew {
             continue;
         }
         if let Instance::Ended(exit) = latest_instance(memory, runtime, container.name())
@@ -59,7 +63,9 @@ pub(crate) fn outcome(pod: &Pod, memory: &PodMemory, runtime: &RuntimePod) -> Op
         match latest_instance(memory, runtime, container.name()) {
             Instance::None | Instance::Stuck(_) | Instance::Running { .. } => return None,
             Instance::Ended(exit) => {
-                if will_restart(pod, container, exit.code, exit.probe_failed) {
+                if memory.container(container.name()).begins_anew
+                    || will_restart(pod, container, exit.code, exit.probe_failed)
+                {
                     return None;
                 }
                 if exit.code != 0 {
@@ -105,15 +111,19 @@ struct Tally {
 impl Tally {
     fn of(pod: &Pod, memory: &PodMemory, runtime: &RuntimePod) -> Self {
         let mut tally = Self::default();
-        for container in pod_containers(pod) {
+        for container in all_containers(pod) {
             let instance = latest_instance(memory, runtime, container.name());
             let runs = match instance {
                 Instance::Running { .. } => true,
                 Instance::None | Instance::Stuck(_) | Instance::Ended(_) => false,
             };
             tally.anything_runs |= runs;
+            let own = memory.container(container.name());
             match (container.role, instance) {
-                (ContainerRole::Init, _) if memory.container(container.name()).completed => {}
+                (ContainerRole::Init, _) if own.completed => {}
+                (ContainerRole::Init | ContainerRole::App, Instance::Ended(_)) if own.begins_anew => {}
+                // Nothing of the phase depends on an ephemeral container, but that the pod has not ended while it runs.
+                (ContainerRole::Ephemeral, _) => {}
                 (ContainerRole::Init, Instance::Ended(exit)) => {
                     tally.init_waits |= exit.code != 0;
                     tally.failed |= exit.code != 0;

@@ -36,7 +36,8 @@ pub struct PodView<'a> {
     pub memory: &'a PodMemory,
     /// What probes found out.
     pub health: &'a Health,
-    /// Hash of a container's specification as it is now, by which a changed image is noticed.
+    /// Hash of a container's specification as it is now, by which a changed image is noticed. Ephemeral containers never
+    /// change.
     pub spec_hash: fn(&k8s_openapi::api::core::v1::Container) -> String,
     /// The moment.
     pub now: Now,
@@ -115,6 +116,8 @@ pub enum KillReason {
     HookFailed(String),
     /// The container's specification has changed.
     DefinitionChanged,
+    /// All containers of the pod start again together.
+    RestartAll,
     /// The specification has no such container.
     NotWanted,
     /// Its sandbox has died.
@@ -125,7 +128,7 @@ impl KillReason {
     /// The message of the event `Killing`.
     pub fn message(&self, container: &str) -> String {
         match self {
-            Self::PodStops(_) | Self::NotWanted | Self::SandboxDied => {
+            Self::PodStops(_) | Self::RestartAll | Self::NotWanted | Self::SandboxDied => {
                 format!("Stopping container {container}")
             }
             Self::Unhealthy(message) | Self::HookFailed(message) => message.clone(),

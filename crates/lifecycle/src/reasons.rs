@@ -6,6 +6,11 @@ pub const CONTAINER_CREATING: &str = "ContainerCreating";
 pub const POD_INITIALIZING: &str = "PodInitializing";
 /// Waiting: a restart waits for its back-off.
 pub const CRASH_LOOP_BACK_OFF: &str = "CrashLoopBackOff";
+/// Waiting and terminated: all containers of the pod start again together.
+pub const RESTARTING_ALL_CONTAINERS: &str = "RestartingAllContainers";
+/// Message of [`RESTARTING_ALL_CONTAINERS`].
+pub const RESTARTING_ALL_CONTAINERS_MESSAGE: &str =
+    "The container is removed because RestartAllContainers in place";
 /// Terminated: exit status 0.
 pub const COMPLETED: &str = "Completed";
 /// Terminated: any other exit status.
@@ -30,6 +35,8 @@ pub const CONTAINERS_NOT_INITIALIZED: &str = "ContainersNotInitialized";
 pub const CONTAINERS_NOT_READY: &str = "ContainersNotReady";
 /// Condition: a readiness gate is missing or false.
 pub const READINESS_GATES_NOT_READY: &str = "ReadinessGatesNotReady";
+/// Condition: a container ended whose rule makes all start again.
+pub const CONTAINER_EXITED: &str = "ContainerExited";
 /// Condition: the pod succeeded.
 pub const POD_COMPLETED: &str = "PodCompleted";
 /// Condition: the pod failed.

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::backoff::Backoff;
 use crate::conditions::{ConditionInputs, conditions};
-use crate::containers::{ContainerRole, PodContainer, pod_containers};
+use crate::containers::{ContainerRole, PodContainer, ephemeral_containers, pod_containers};
 use crate::instance::{Exit, Instance, latest_instance};
 use crate::memory::{ContainerMemory, StopCause};
 use crate::phase::{PodPhase, pod_phase};
@@ -38,9 +38,12 @@ pub fn status(view: &PodView<'_>, node: &NodeIdentity) -> PodStatus {
     };
     let init_statuses = states(|role| match role {
         ContainerRole::Init | ContainerRole::Sidecar => true,
-        ContainerRole::App => false,
+        ContainerRole::App | ContainerRole::Ephemeral => false,
     });
     let statuses = states(|role| role == ContainerRole::App);
+    let ephemeral_statuses: Vec<ContainerStatus> = ephemeral_containers(view.pod)
+        .map(|container| StatusWriter { view, node, container: container.as_pod_container(), phase }.status())
+        .collect();
     let ips = pod_ips(view, node, &old);
     let (reason, message) = match view.memory.stop.map(|order| order.cause) {
         Some(StopCause::Deadline) if phase.is_terminal() => {
@@ -60,10 +63,12 @@ pub fn status(view: &PodView<'_>, node: &NodeIdentity) -> PodStatus {
             sandbox_ready: view.runtime.ready_sandbox().is_some(),
             init_statuses: &init_statuses,
             statuses: &statuses,
+            restart_all: view.memory.restart_all.as_ref(),
             now: view.now.wall,
         })),
         init_container_statuses: (!init_statuses.is_empty()).then_some(init_statuses),
         container_statuses: Some(statuses),
+        ephemeral_container_statuses: (!ephemeral_statuses.is_empty()).then_some(ephemeral_statuses),
         start_time: view.memory.started_at.map(Time),
         host_ip: node.addresses.first().cloned(),
         host_ips: Some(node.addresses.iter().map(|ip| HostIP { ip: ip.clone() }).collect()),
@@ -108,7 +113,7 @@ impl StatusWriter<'_> {
         let probed = container.spec.readiness_probe.is_some();
         let ready = match (container.role, running) {
             (ContainerRole::Init, _) => memory.completed,
-            (ContainerRole::Sidecar | ContainerRole::App, None) => false,
+            (ContainerRole::Ephemeral, _) | (ContainerRole::Sidecar | ContainerRole::App, None) => false,
             (ContainerRole::Sidecar | ContainerRole::App, Some(_)) => {
                 started && (!probed || health.is_some_and(|health| health.ready))
             }
@@ -131,7 +136,7 @@ impl StatusWriter<'_> {
             container_id: id.map(|id| self.container_id(&id)),
             restart_count: i32::try_from(instance.attempt().unwrap_or(0)).unwrap_or(i32::MAX),
             ready,
-            started: Some(started),
+            started: (container.role != ContainerRole::Ephemeral).then_some(started),
             state: Some(state),
             last_state,
             ..ContainerStatus::default()
@@ -172,9 +177,11 @@ impl StatusWriter<'_> {
     ) -> (ContainerState, Option<ContainerState>) {
         let ended = self.terminated(exit);
         let previous = memory.previous.as_ref().map(|exit| self.terminated(exit));
+        let restarting_all = self.view.memory.restart_all.is_some();
+        let anew = memory.begins_anew || restarting_all && self.container.role != ContainerRole::Ephemeral;
         let stays = self.phase.is_terminal()
             || self.view.memory.stop.is_some()
-            || !will_restart(self.view.pod, self.container, exit.code, exit.probe_failed);
+            || !anew && !will_restart(self.view.pod, self.container, exit.code, exit.probe_failed);
         if stays {
             return (ended, previous);
         }
@@ -185,6 +192,10 @@ impl StatusWriter<'_> {
             let delay = memory.backoff.delay_after(exit.ended);
             let message = back_off_message(self.view, self.container, delay);
             return (waiting(reasons::CRASH_LOOP_BACK_OFF, Some(message)), Some(ended));
+        }
+        if anew {
+            let message = reasons::RESTARTING_ALL_CONTAINERS_MESSAGE.to_owned();
+            return (waiting(reasons::RESTARTING_ALL_CONTAINERS, Some(message)), Some(ended));
         }
         (ended, previous)
     }
@@ -243,7 +254,7 @@ fn app_has_run(view: &PodView<'_>) -> bool {
 fn default_reason(view: &PodView<'_>) -> &'static str {
     let has_init = pod_containers(view.pod).any(|container| match container.role {
         ContainerRole::Init | ContainerRole::Sidecar => true,
-        ContainerRole::App => false,
+        ContainerRole::App | ContainerRole::Ephemeral => false,
     });
     if has_init { reasons::POD_INITIALIZING } else { reasons::CONTAINER_CREATING }
 }

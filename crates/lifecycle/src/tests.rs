@@ -1,6 +1,9 @@
 //! Tables of the decisions: a small world in which pods, the runtime and time are written down, and what is decided.
 
+mod ephemeral;
+mod placements;
 mod plans;
+mod restart_rules;
 mod statuses;
 
 use std::collections::BTreeMap;
@@ -51,7 +54,7 @@ impl World {
 
     fn create_sandbox(&mut self) {
         let attempt = self.memory.sandboxes;
-        self.memory.note_sandbox_created(attempt, format!("sandbox-{attempt}"));
+        self.memory.note_sandbox_created(attempt);
         self.runtime.sandboxes.insert(
             0,
             ObservedSandbox {
@@ -128,6 +131,7 @@ impl World {
         self.memory.note_observed(&self.pod, &self.runtime, self.now);
         self.memory.note_object(&self.pod, false, self.now);
         self.memory.note_deadline(&self.pod, &self.runtime, self.now);
+        self.memory.note_restart_all(&self.pod, &self.runtime);
         crate::plan(self.view())
     }
 

@@ -54,6 +54,29 @@ pub const FIELD_RULES: &[FieldRule] = &[
         &["serviceAccountName", "serviceAccount", "automountServiceAccountToken"],
         "vectors::create_fills_in_what_the_recorded_server_filled_in",
     ),
+    shown("", &["nodeSelector"], "placements::node_selectors_and_required_affinity_choose_nodes"),
+    shown("", &["affinity"], "placements::node_selectors_and_required_affinity_choose_nodes"),
+    shown("affinity", &["nodeAffinity"], "placements::node_selectors_and_required_affinity_choose_nodes"),
+    shown(
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+        &[
+            "nodeSelectorTerms",
+            "nodeSelectorTerms[].matchExpressions",
+            "nodeSelectorTerms[].matchExpressions[].key",
+            "nodeSelectorTerms[].matchExpressions[].operator",
+            "nodeSelectorTerms[].matchExpressions[].values",
+            "nodeSelectorTerms[].matchFields",
+            "nodeSelectorTerms[].matchFields[].key",
+            "nodeSelectorTerms[].matchFields[].operator",
+            "nodeSelectorTerms[].matchFields[].values",
+        ],
+        "placements::node_selectors_and_required_affinity_choose_nodes",
+    ),
+    shown(
+        "affinity.nodeAffinity",
+        &["requiredDuringSchedulingIgnoredDuringExecution"],
+        "placements::node_selectors_and_required_affinity_choose_nodes",
+    ),
     shown("", &["nodeName"], "binder::only_pods_that_wait_for_the_default_scheduler_are_bound"),
     shown(
         "",
@@ -106,7 +129,7 @@ pub const FIELD_RULES: &[FieldRule] = &[
             "tolerations[].effect",
             "tolerations[].tolerationSeconds",
         ],
-        "vectors::create_fills_in_what_the_recorded_server_filled_in",
+        "placements::taints_keep_pods_out_that_do_not_bear_them",
     ),
     // Security of the pod.
     shown("", &["securityContext"], "containers::user_groups_and_capabilities_are_as_asked"),
@@ -484,10 +507,11 @@ pub const FIELD_RULES: &[FieldRule] = &[
         "tokens::a_pod_has_a_token_of_its_service_account",
     ),
     // What has no effect, or makes the pod wait, is said.
+    warned("affinity", &["podAffinity", "podAntiAffinity"], "has no effect: all pods are on the only node"),
     warned(
-        "",
-        &["nodeSelector", "affinity"],
-        "has no effect: this node is the only one, and takes every pod",
+        "affinity.nodeAffinity",
+        &["preferredDuringSchedulingIgnoredDuringExecution"],
+        "has no effect: there is only one node to prefer",
     ),
     warned(
         "",

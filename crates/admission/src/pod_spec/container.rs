@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::SpecRules;
 use super::handler::{self, ProbeKind};
 use super::volume::KnownVolumes;
-use super::{resources, security};
+use super::{resources, restart, security};
 use crate::env;
 use crate::errors::FieldErrors;
 use crate::path::Path;
@@ -23,7 +23,7 @@ const PROBES: [(&str, ProbeKind); 3] = [
 ];
 
 /// What an ephemeral container may not have.
-const NOT_EPHEMERAL: [&str; 8] = [
+const NOT_EPHEMERAL: [&str; 9] = [
     "lifecycle",
     "livenessProbe",
     "ports",
@@ -32,6 +32,7 @@ const NOT_EPHEMERAL: [&str; 8] = [
     "resources",
     "startupProbe",
     "restartPolicy",
+    "restartPolicyRules",
 ];
 
 /// What the checks of each container need to know of its pod.
@@ -79,12 +80,7 @@ fn app_containers<'a>(
         any_container(errors, &at, container, pod);
         unique_name(errors, &at, container, names);
         hooks_and_probes(errors, &at, container, pod);
-        optional_one_of(
-            errors,
-            &at.child("restartPolicy"),
-            &container["restartPolicy"],
-            &["Always", "OnFailure", "Never"],
-        );
+        restart::validate(errors, &at, container);
         unique_host_ports(errors, &at, container, &mut host_ports);
     }
 }
@@ -101,12 +97,7 @@ fn init_containers<'a>(
         any_container(errors, &at, container, pod);
         unique_name(errors, &at, container, names);
         unique_host_ports(errors, &at, container, &mut BTreeSet::new());
-        optional_one_of(
-            errors,
-            &at.child("restartPolicy"),
-            &container["restartPolicy"],
-            &["Always", "OnFailure", "Never"],
-        );
+        restart::validate(errors, &at, container);
         if container["restartPolicy"] == "Always" {
             hooks_and_probes(errors, &at, container, pod);
             continue;

@@ -12,7 +12,7 @@ pub(crate) struct Pods;
 
 impl Strategy for Pods {
     fn subresources(&self) -> &'static [&'static str] {
-        &["attach", "binding", "environment", "exec", "log", "portforward", "status"]
+        &["attach", "binding", "environment", "ephemeralcontainers", "exec", "log", "portforward", "status"]
     }
 
     fn fields(&self) -> &'static [SelectableField] {

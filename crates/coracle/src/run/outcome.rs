@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 /// Waiting reasons after which a throwaway node does not wait any longer: nothing that it knows of will change them.
 const HOPELESS: [&str; 11] = [
@@ -64,9 +64,18 @@ pub(crate) fn standing(pod: &Pod) -> Standing {
         let init = status.init_container_statuses.iter().flatten();
         init.chain(status.container_statuses.iter().flatten())
     };
+    if let Some(standing) = has_no_place(status) {
+        return standing;
+    }
     match status.phase.as_deref() {
         Some("Succeeded") => return Standing::Succeeded,
         Some("Failed") => {
+            if status.container_statuses.is_none()
+                && let Some(reason) = status.reason.clone()
+            {
+                // The node refused it: nothing of it ever was.
+                return cannot_start(reason, status.message.clone());
+            }
             if let Some(standing) = statuses().find_map(never_ran) {
                 return standing;
             }
@@ -77,6 +86,23 @@ pub(crate) fn standing(pod: &Pod) -> Standing {
         _ => {}
     }
     statuses().find_map(hopeless).unwrap_or(Standing::Underway)
+}
+
+/// A pod that the node cannot take, whatever else ends on it.
+fn has_no_place(status: &PodStatus) -> Option<Standing> {
+    let scheduled = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled")?;
+    let message = scheduled.message.as_deref().unwrap_or_default();
+    let hopeless = match scheduled.reason.as_deref() {
+        Some("SchedulingGated") => true,
+        // Where other pods stand in the way, they will end.
+        Some("Unschedulable") => message.ends_with("Preemption is not helpful for scheduling."),
+        Some(_) | None => false,
+    };
+    hopeless.then(|| cannot_start(scheduled.reason.clone().unwrap_or_default(), scheduled.message.clone()))
+}
+
+fn cannot_start(reason: String, message: Option<String>) -> Standing {
+    Standing::CannotStart { container: None, reason, message: message.unwrap_or_default() }
 }
 
 /// The reason why this container will not start by itself, if there is one.
@@ -263,6 +289,24 @@ mod tests {
         assert_eq!(exit_status([&Standing::Failed { status: 7 }, &Standing::Succeeded]), 7);
         assert_eq!(exit_status([&Standing::Failed { status: 7 }, &Standing::Failed { status: 3 }]), 1);
         assert_eq!(exit_status([&Standing::Succeeded]), 0);
+    }
+
+    #[test]
+    fn a_pod_that_the_node_cannot_take_is_not_waited_for_unless_others_stand_in_the_way() {
+        let unscheduled = |reason: &str, end: &str| {
+            let message = format!("0/1 nodes are available: 1 Insufficient cpu. {end}");
+            standing(&pod(serde_json::json!({"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]})))
+        };
+        let hopeless = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+        let others = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+        assert_eq!(exit_status([&unscheduled("Unschedulable", hopeless)]), 125);
+        assert_eq!(unscheduled("Unschedulable", others), Standing::Underway);
+        assert_eq!(exit_status([&unscheduled("SchedulingGated", "")]), 125);
+        let refused = pod(
+            serde_json::json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: x"}),
+        );
+        assert_eq!(exit_status([&standing(&refused)]), 125);
     }
 
     #[test]

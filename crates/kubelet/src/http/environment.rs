@@ -16,7 +16,7 @@ pub(super) async fn answer(
     let pod = interface.find(namespace, name).await?;
     let container = query.get("container").filter(|name| !name.is_empty());
     if let Some(container) = container
-        && lifecycle::pod_container(&pod, container).is_none()
+        && lifecycle::container_role(&pod, container).is_none()
     {
         return Err(HttpError::NotFound(format!("pod {name} has no container {container}")));
     }

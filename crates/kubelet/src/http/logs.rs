@@ -31,7 +31,7 @@ pub(super) async fn answer(
     let query = Query::parse(query);
     let options = options(&query)?;
     let pod = interface.find(namespace, name).await?;
-    if lifecycle::pod_container(&pod, container).is_none() {
+    if lifecycle::container_role(&pod, container).is_none() {
         return Err(HttpError::NotFound(format!("container \"{container}\" in pod \"{name}\" not found")));
     }
     let log = find_log(interface, &pod, container, query.flag("previous")).await?;

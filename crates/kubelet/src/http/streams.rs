@@ -133,7 +133,7 @@ async fn running_container(
     (namespace, name, container): (&str, &str, &str),
 ) -> Result<String, HttpError> {
     let pod: Arc<Pod> = interface.find(namespace, name).await?;
-    if lifecycle::pod_container(&pod, container).is_none() {
+    if lifecycle::container_role(&pod, container).is_none() {
         return Err(HttpError::NotFound(format!("container {container} is not valid for pod {name}")));
     }
     let uid = pod.metadata.uid.clone().unwrap_or_default();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use cri::v1;
 use k8s_openapi::api::core::v1::Pod;
 use lifecycle::{
-    Action, BootTime, ContainerPhase, ContainerRole, KillReason, RuntimePod, StopIntent, pod_container,
+    Action, BootTime, ContainerPhase, ContainerRole, KillReason, RuntimePod, StopIntent, any_container,
+    pod_container,
 };
 
 use api::reasons::{event, waiting};
@@ -78,8 +79,8 @@ impl PodWorker {
             if known {
                 continue;
             }
-            let policy = pod_container(&self.pod, &container.name)
-                .and_then(|found| found.spec.termination_message_policy.as_deref());
+            let spec = any_container(&self.pod, &container.name);
+            let policy = spec.as_ref().and_then(|found| found.spec.termination_message_policy.as_deref());
             let log = logs.join(container_config::log_path(&container.name, container.attempt));
             let fallback = policy == Some("FallbackToLogsOnError");
             let file = dirs.termination_message(&container.name, container.attempt);
@@ -119,8 +120,8 @@ impl PodWorker {
         }
         let failure = match sandbox_plan(&self.agent, &self.pod, attempt) {
             Ok(plan) => match self.run_sandbox(plan).await {
-                Ok(id) => {
-                    self.memory.note_sandbox_created(attempt, id);
+                Ok(()) => {
+                    self.memory.note_sandbox_created(attempt);
                     return Ok(Acted::Done);
                 }
                 Err(status) => status.message().to_owned(),
@@ -133,7 +134,7 @@ impl PodWorker {
         Ok(Acted::Done)
     }
 
-    async fn run_sandbox(&mut self, plan: SandboxPlan) -> Result<String, tonic::Status> {
+    async fn run_sandbox(&mut self, plan: SandboxPlan) -> Result<(), tonic::Status> {
         if plan.missing_cluster_dns {
             let metadata = &self.pod.metadata;
             let pod = format!(
@@ -157,9 +158,9 @@ impl PodWorker {
             config: Some(plan.config.clone()),
             runtime_handler: handler.unwrap_or_default(),
         };
-        let answer = self.agent.runtime.run_pod_sandbox(request).await?.into_inner();
+        self.agent.runtime.run_pod_sandbox(request).await?;
         self.sandbox = Some(plan.config);
-        Ok(answer.pod_sandbox_id)
+        Ok(())
     }
 
     async fn stop_sandbox(&mut self, id: &str) -> Result<Acted, TurnError> {
@@ -175,8 +176,20 @@ impl PodWorker {
         sandbox_id: &str,
     ) -> Result<Acted, TurnError> {
         let pod = self.pod.clone();
-        let Some(container) = pod_container(&pod, name) else {
+        let Some(container) = any_container(&pod, name) else {
             return Ok(Acted::Nothing);
+        };
+        let target = match container.target.map(|target| (target, self.newest_instance(target))) {
+            None => None,
+            Some((_, Some(id))) => Some(id),
+            Some((target, None)) => {
+                let reason = waiting::CREATE_CONTAINER_CONFIG_ERROR;
+                let message = format!("unable to find target container {target}");
+                let event = format!("Error: {message}");
+                self.agent.container_event(&pod, name, EventType::Warning, event::FAILED, event);
+                self.memory.note_start_failed(name, reason, message, clock::now());
+                return Ok(Acted::Done);
+            }
         };
         if !self.volumes_ready && !self.set_up_volumes().await {
             let retry = clock::now();
@@ -198,7 +211,8 @@ impl PodWorker {
         let pod_ips = self.pod_ips().await?;
         let request = StartRequest {
             pod: &pod,
-            container: container.spec,
+            container: &container.spec,
+            target: target.as_deref(),
             attempt,
             sandbox_id,
             sandbox: &sandbox,
@@ -210,6 +224,12 @@ impl PodWorker {
             Err(error) => self.note_start_failed(name, &error),
         }
         Ok(Acted::Done)
+    }
+
+    /// The newest instance of a container that the runtime has.
+    fn newest_instance(&self, name: &str) -> Option<String> {
+        let instances = self.runtime.containers.iter().filter(|instance| instance.name == name);
+        instances.max_by_key(|instance| instance.attempt).map(|instance| instance.id.clone())
     }
 
     /// The pod's addresses. Right after the sandbox was made, the last look does not know them yet.
@@ -312,6 +332,7 @@ impl PodWorker {
             KillReason::Unhealthy(_) | KillReason::HookFailed(_) => true,
             KillReason::PodStops(_)
             | KillReason::DefinitionChanged
+            | KillReason::RestartAll
             | KillReason::NotWanted
             | KillReason::SandboxDied => false,
         };

@@ -2,7 +2,7 @@
 
 use super::{Action, KillReason, Plan, PodView, active_deadline};
 use crate::clock::BootTime;
-use crate::containers::{ContainerRole, PodContainer, pod_container, pod_containers};
+use crate::containers::{ContainerRole, PodContainer, container_role, ephemeral_containers, pod_containers};
 use crate::instance::{Exit, Instance, latest_instance};
 use crate::memory::StopIntent;
 use crate::observed::{ContainerPhase, ObservedContainer, ObservedSandbox};
@@ -26,6 +26,13 @@ pub(super) fn plan_start(view: &PodView<'_>) -> Plan {
         plan_sandbox(view, &mut plan);
         return plan;
     };
+    plan_ephemeral(view, sandbox, &mut plan);
+    if view.memory.restart_all.is_some() {
+        for container in crate::restart_all::running(view.pod, view.runtime) {
+            stop_once(view, container, KillReason::RestartAll, 0, &mut plan);
+        }
+        return plan;
+    }
     for container in pod_containers(view.pod) {
         let gate = match container.role {
             ContainerRole::Init => plan_init(view, container, sandbox, &mut plan),
@@ -34,6 +41,7 @@ pub(super) fn plan_start(view: &PodView<'_>) -> Plan {
                 plan_container(view, container, sandbox, &mut plan);
                 Gate::Open
             }
+            ContainerRole::Ephemeral => Gate::Open,
         };
         match gate {
             Gate::Open => {}
@@ -85,7 +93,7 @@ fn stop_unwanted(view: &PodView<'_>, plan: &mut Plan) {
         }
         if sandbox.is_none_or(|sandbox| sandbox.id != container.sandbox_id) {
             stop_once(view, container, KillReason::SandboxDied, grace_of(view), plan);
-        } else if pod_container(view.pod, &container.name).is_none() {
+        } else if container_role(view.pod, &container.name).is_none() {
             stop_once(view, container, KillReason::NotWanted, grace_of(view), plan);
         }
     }
@@ -112,6 +120,18 @@ fn plan_sandbox(view: &PodView<'_>, plan: &mut Plan) {
     plan.actions.push(Action::CreateSandbox { attempt: view.memory.sandboxes.max(newest) });
 }
 
+/// Ephemeral containers start once, whatever the others do, and never again.
+fn plan_ephemeral(view: &PodView<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
+    for container in ephemeral_containers(view.pod) {
+        let container = container.as_pod_container();
+        match latest_instance(view.memory, view.runtime, container.name()) {
+            Instance::None => start(view, container, sandbox, 0, plan),
+            Instance::Stuck(stuck) => replace_stuck(view, container, sandbox, stuck, plan),
+            Instance::Running { .. } | Instance::Ended(_) => {}
+        }
+    }
+}
+
 fn plan_init(
     view: &PodView<'_>,
     container: PodContainer<'_>,
@@ -133,7 +153,10 @@ fn plan_init(
 /// An init container need not run when something that comes after it already did in this sandbox: then it ran to its
 /// end, even if both memory and its instance were lost.
 fn later_has_started(view: &PodView<'_>, container: PodContainer<'_>, sandbox: &ObservedSandbox) -> bool {
-    pod_containers(view.pod).skip_while(|other| other.name() != container.name()).skip(1).any(|later| {
+    let after = pod_containers(view.pod).skip_while(|other| other.name() != container.name()).skip(1);
+    // What ran before all containers were stopped, to start again together, does not count.
+    let counts = |later: &PodContainer<'_>| !view.memory.container(later.name()).begins_anew;
+    after.filter(counts).any(|later| {
         view.runtime.containers.iter().any(|instance| {
             instance.name == later.name()
                 && instance.sandbox_id == sandbox.id
@@ -222,11 +245,13 @@ fn restart(
     exit: &Exit,
     plan: &mut Plan,
 ) {
-    let fresh_sandbox = container.role == ContainerRole::Init && exit.code == 0;
-    if !fresh_sandbox && !will_restart(view.pod, container, exit.code, exit.probe_failed) {
+    let memory = view.memory.container(container.name());
+    let fresh_sandbox = container.role == ContainerRole::Init && exit.code == 0 && !memory.begins_anew;
+    let restarts = memory.begins_anew || will_restart(view.pod, container, exit.code, exit.probe_failed);
+    if !fresh_sandbox && !restarts {
         return;
     }
-    let due = view.memory.container(container.name()).backoff.due(exit.ended);
+    let due = memory.backoff.due(exit.ended);
     if due > view.now.boot && !fresh_sandbox {
         plan.actions
             .push(Action::AnnounceBackOff { name: container.name().to_owned(), role: container.role });

@@ -135,6 +135,34 @@ fn a_readiness_probe_that_has_not_succeeded_leaves_the_pod_running_and_unready()
 }
 
 #[test]
+fn a_pod_with_a_readiness_gate_waits_for_its_condition() {
+    let mut world = World::with_sandbox(json!({
+        "readinessGates": [{"conditionType": "x.example/a"}, {"conditionType": "x.example/b"}],
+        "containers": [container("a")],
+    }));
+    world.start("a");
+    let missing = |name: &str| {
+        format!("corresponding condition of pod readiness gate \"x.example/{name}\" does not exist.")
+    };
+    let both = format!("{}, {}", missing("a"), missing("b"));
+    let status = world.status();
+    assert_eq!(condition(&status, "Ready"), ("False", "ReadinessGatesNotReady", both.as_str()));
+    assert_eq!(condition(&status, "ContainersReady").0, "True");
+    let conditions = json!({"conditions": [
+        {"type": "x.example/a", "status": "True"}, {"type": "x.example/b", "status": "Unknown"}]});
+    world.pod.status = serde_json::from_value(conditions).expect("a status");
+    let status = world.status();
+    let message = "the status of pod readiness gate \"x.example/b\" is not \"True\", but Unknown";
+    assert_eq!(condition(&status, "Ready"), ("False", "ReadinessGatesNotReady", message));
+    let conditions = json!({"conditions": [
+        {"type": "x.example/a", "status": "True"}, {"type": "x.example/b", "status": "True"}]});
+    world.pod.status = serde_json::from_value(conditions).expect("a status");
+    let status = world.status();
+    assert_eq!(condition(&status, "Ready").0, "True");
+    assert_eq!(condition(&status, "x.example/a").0, "True", "conditions of others are kept");
+}
+
+#[test]
 fn times_of_conditions_change_only_with_their_status() {
     let mut world = World::with_sandbox(json!({"containers": [container("a")]}));
     world.start("a");

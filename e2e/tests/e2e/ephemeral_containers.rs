@@ -1,0 +1,114 @@
+//! Containers that are added to a pod that runs, as `kubectl debug` does.
+
+use e2e::{Node, Place, privileged};
+
+const POD: &str = r#"apiVersion: v1
+kind: Pod
+metadata: {name: worker}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: v, emptyDir: {}}]
+  initContainers:
+  - {name: writer, image: coracle.dev/host, command: [/bin/sh, -c, "echo FROM_FILE=value > /v/env"], volumeMounts: [{name: v, mountPath: /v}]}
+  containers:
+  - {name: main, image: coracle.dev/host, command: [/bin/sh, -c, "exec sleep 4242"]}
+"#;
+
+#[test]
+fn an_ephemeral_container_joins_a_running_pod() {
+    if !privileged("an_ephemeral_container_joins_a_running_pod") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    node.kubectl_ok(&["apply", "-f", "-"], POD);
+    node.wait_for(&["get", "pod", "worker", "-o", "jsonpath={.status.phase}"], |phase| phase == "Running");
+    let script = "tr '\\0' ' ' < /proc/1/cmdline; echo; hostname; exit 3";
+    node.kubectl_ok(
+        &[
+            "debug",
+            "worker",
+            "--image=coracle.dev/host",
+            "--target=main",
+            "-c",
+            "spy",
+            "--",
+            "/bin/sh",
+            "-c",
+            script,
+        ],
+        "",
+    );
+    let ended = "jsonpath={.status.ephemeralContainerStatuses[?(@.name=='spy')].state.terminated.exitCode}";
+    assert_eq!(node.wait_for(&["get", "pod", "worker", "-o", ended], |code| !code.is_empty()), "3");
+    let log = node.kubectl_ok(&["logs", "worker", "-c", "spy"], "");
+    assert_eq!(log, "sleep 4242 \nworker\n", "it sees the processes of its target and the names of its pod");
+
+    // Without a target it has processes of its own; a command can be run in it.
+    let debug = [
+        "debug",
+        "worker",
+        "--image=coracle.dev/host",
+        "-c",
+        "shell",
+        "--",
+        "/bin/sh",
+        "-c",
+        "exec sleep 1111",
+    ];
+    node.kubectl_ok(&debug, "");
+    let running = "jsonpath={.status.ephemeralContainerStatuses[?(@.name=='shell')].state.running.startedAt}";
+    node.wait_for(&["get", "pod", "worker", "-o", running], |since| !since.is_empty());
+    let seen = node.kubectl_ok(&["exec", "worker", "-c", "shell", "--", "cat", "/proc/1/cmdline"], "");
+    assert_eq!(seen.replace('\0', " "), "sleep 1111 ");
+    let described = node.kubectl_ok(&["describe", "pod", "worker"], "");
+    assert!(described.contains("Ephemeral Containers:"), "{described}");
+
+    let ready = "jsonpath={.status.containerStatuses[0].restartCount} {.status.phase}";
+    assert_eq!(node.kubectl_ok(&["get", "pod", "worker", "-o", ready], ""), "0 Running");
+    node.kubectl_ok(&["delete", "pod", "worker", "--timeout=60s"], "");
+}
+
+#[test]
+fn an_ephemeral_container_reads_env_files_and_its_record_is_kept() {
+    if !privileged("an_ephemeral_container_reads_env_files_and_its_record_is_kept") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    node.kubectl_ok(&["apply", "-f", "-"], POD);
+    node.wait_for(&["get", "pod", "worker", "-o", "jsonpath={.status.phase}"], |phase| phase == "Running");
+    let patch = r#"{"spec": {"ephemeralContainers": [{"name": "env", "image": "coracle.dev/host",
+        "command": ["/bin/sh", "-c", "echo $COPY"], "env": [
+            {"name": "FROM_FILE", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": "FROM_FILE"}}},
+            {"name": "COPY", "value": "<$(FROM_FILE)>"}]}]}}"#;
+    node.kubectl_ok(&["patch", "pod", "worker", "--subresource=ephemeralcontainers", "-p", patch], "");
+    let ended = "jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.reason}";
+    assert_eq!(
+        node.wait_for(&["get", "pod", "worker", "-o", ended], |reason| !reason.is_empty()),
+        "Completed"
+    );
+    assert_eq!(node.kubectl_ok(&["logs", "worker", "-c", "env"], ""), "<value>\n");
+    let record = node.kubectl_ok(
+        &["get", "--raw", "/api/v1/namespaces/default/pods/worker/environment?container=env"],
+        "",
+    );
+    assert!(record.contains("FROM_FILE") && record.contains("<value>"), "{record}");
+    let again = node.kubectl(
+        &[
+            "patch",
+            "pod",
+            "worker",
+            "--subresource=ephemeralcontainers",
+            "-p",
+            r#"{"spec": {"ephemeralContainers": [{"name": "env", "image": "other"}]}}"#,
+        ],
+        "",
+    );
+    assert!(
+        again.status != 0
+            && again.stderr.contains("existing ephemeral containers \"env\" may not be changed"),
+        "{}",
+        again.all()
+    );
+}
