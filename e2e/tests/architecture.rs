@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-const PURE: [&str; 7] = ["manifest", "names", "quantity", "expansion", "envfile", "environment", "lifecycle"];
+const PURE: [&str; 8] =
+    ["manifest", "names", "quantity", "expansion", "envfile", "environment", "template", "lifecycle"];
 const MODEL: [&str; 3] = ["api", "schema", "admission"];
 const ENGINES: [&str; 8] = ["store", "apiserver", "cri", "images", "network", "runtime", "kubelet", "sys"];
 

@@ -39,7 +39,7 @@ pub use options::{Gates, Limits, Options, ServiceLinksDefault};
 pub use paths::{SubPathError, expand_exec_probe, expand_sub_path};
 pub use process::{RuntimeFacts, compose_process_environment};
 pub use required::{EnvFileKey, Need, Requirements, required};
-pub use resolve::{Argument, Resolution, Resolved, resolve};
+pub use resolve::{Argument, Resolution, Resolved, resolve, service_variable_names};
 pub use secret::{SecretBytes, SecretText};
 pub use shared_text::Text;
 pub use sources::{

@@ -3,6 +3,8 @@
 //! This crate decides what a scalar means (`0644` is 420, `no` is a boolean), which of two equal keys wins
 //! (the last, with a notice), what anchors and merge keys expand to, and where everything stands.
 //! It knows nothing of Kubernetes' types.
+//! [`to_yaml`] and [`to_json_text`] are the way back: what they write is read as the same tree, by this crate and by
+//! any reader of YAML 1.1 or 1.2, keys in their order.
 //! Input is hostile: bytes, depth, nodes and what aliases expand to are limited.
 
 mod json;
@@ -10,11 +12,13 @@ mod mistake;
 mod node;
 mod path;
 mod resolve;
+mod write;
 mod yaml;
 
 pub use mistake::SyntaxMistake;
 pub use node::{Entry, Mark, Node, NodeValue, Span};
 pub use path::{Located, PathStep};
+pub use write::{to_json_text, to_yaml};
 
 /// How much input is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -65,6 +65,14 @@ pub struct Span {
 }
 
 impl Span {
+    /// The span of a value that was never written in any input, such as one that came over the API. Its line is 0.
+    pub const NOWHERE: Self = Self { start: Mark { offset: 0, line: 0, column: 0 }, end: 0 };
+
+    /// Whether there is an input in which this is a place.
+    pub fn is_somewhere(&self) -> bool {
+        self.start.line > 0
+    }
+
     /// The byte range.
     pub fn range(&self) -> Range<usize> {
         self.start.offset as usize..self.end.max(self.start.offset) as usize
@@ -115,6 +123,57 @@ pub struct Entry {
     pub value: Node,
 }
 
+impl Entry {
+    /// An entry without a place of its own.
+    pub fn unplaced(key: impl Into<String>, value: Node) -> Self {
+        Self { key: key.into(), key_span: Span::NOWHERE, value }
+    }
+}
+
+impl From<&str> for Node {
+    fn from(text: &str) -> Self {
+        Self::unplaced(NodeValue::String(text.to_owned()))
+    }
+}
+
+impl From<String> for Node {
+    fn from(text: String) -> Self {
+        Self::unplaced(NodeValue::String(text))
+    }
+}
+
+impl<K: Into<String>> FromIterator<(K, Node)> for Node {
+    /// A map; the keys are different ones.
+    fn from_iter<I: IntoIterator<Item = (K, Node)>>(entries: I) -> Self {
+        let entries = entries.into_iter().map(|(key, value)| Entry::unplaced(key, value));
+        Self::unplaced(NodeValue::Map(entries.collect()))
+    }
+}
+
+impl FromIterator<Node> for Node {
+    /// A list.
+    fn from_iter<I: IntoIterator<Item = Node>>(items: I) -> Self {
+        Self::unplaced(NodeValue::List(items.into_iter().collect()))
+    }
+}
+
+/// As JSON, keys in their order.
+impl serde::Serialize for Node {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.value {
+            NodeValue::Null => serializer.serialize_unit(),
+            NodeValue::Bool(value) => serializer.serialize_bool(*value),
+            NodeValue::Int(number) => serializer.serialize_i64(*number),
+            NodeValue::Float(number) => float_to_json(*number).serialize(serializer),
+            NodeValue::String(text) => serializer.serialize_str(text),
+            NodeValue::List(items) => serializer.collect_seq(items),
+            NodeValue::Map(entries) => {
+                serializer.collect_map(entries.iter().map(|entry| (&entry.key, &entry.value)))
+            }
+        }
+    }
+}
+
 impl NodeValue {
     /// What Kubernetes calls such a value in its messages about JSON types.
     pub fn kind(&self) -> &'static str {
@@ -130,6 +189,28 @@ impl NodeValue {
 }
 
 impl Node {
+    /// A value without a place.
+    pub fn unplaced(value: NodeValue) -> Self {
+        Self { value, span: Span::NOWHERE }
+    }
+
+    /// The tree of a JSON value; nothing of it has a place.
+    pub fn from_json(value: &serde_json::Value) -> Self {
+        Self::unplaced(match value {
+            serde_json::Value::Null => NodeValue::Null,
+            serde_json::Value::Bool(value) => NodeValue::Bool(*value),
+            serde_json::Value::Number(number) => match number.as_i64() {
+                Some(whole) => NodeValue::Int(whole),
+                None => NodeValue::Float(number.as_f64().unwrap_or_default()),
+            },
+            serde_json::Value::String(text) => NodeValue::String(text.clone()),
+            serde_json::Value::Array(items) => NodeValue::List(items.iter().map(Self::from_json).collect()),
+            serde_json::Value::Object(map) => NodeValue::Map(
+                map.iter().map(|(key, value)| Entry::unplaced(key, Self::from_json(value))).collect(),
+            ),
+        })
+    }
+
     /// The value of a key, if this is a map that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.value)
@@ -138,6 +219,38 @@ impl Node {
     /// The entry of a key, if this is a map that has it.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.key == key)
+    }
+
+    /// The items of a list, to change them; none for any other value.
+    pub fn items_mut(&mut self) -> &mut [Node] {
+        match &mut self.value {
+            NodeValue::List(items) => items,
+            NodeValue::Null
+            | NodeValue::Bool(_)
+            | NodeValue::Int(_)
+            | NodeValue::Float(_)
+            | NodeValue::String(_)
+            | NodeValue::Map(_) => &mut [],
+        }
+    }
+
+    /// The entries of a map, to change them.
+    pub fn entries_mut(&mut self) -> Option<&mut Vec<Entry>> {
+        match &mut self.value {
+            NodeValue::Map(entries) => Some(entries),
+            NodeValue::Null
+            | NodeValue::Bool(_)
+            | NodeValue::Int(_)
+            | NodeValue::Float(_)
+            | NodeValue::String(_)
+            | NodeValue::List(_) => None,
+        }
+    }
+
+    /// The value of a key, to change it, if this is a map that has it.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        let entry = self.entries_mut()?.iter_mut().find(|entry| entry.key == key)?;
+        Some(&mut entry.value)
     }
 
     /// The entries of a map; none for any other value.
@@ -222,7 +335,7 @@ impl Node {
     }
 }
 
-fn float_to_json(number: f64) -> serde_json::Value {
+pub(crate) fn float_to_json(number: f64) -> serde_json::Value {
     // 2^63 is the first whole number that is no i64.
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if number.fract() == 0.0 && (-BOUND..BOUND).contains(&number) {

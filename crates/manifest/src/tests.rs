@@ -215,7 +215,75 @@ fn hostile_input_runs_into_a_limit() {
     assert!(matches!(parse_stream(&[b' '; 101], &few), Err(ParseError::TooLarge { limit: 100 })));
 }
 
+#[test]
+fn what_is_written_is_what_people_would_write() {
+    let tree = Node::from_json(&serde_json::json!({
+        "a": {"script": "set -e\necho $(A)\n", "no": "no", "n": 1, "f": 1.5, "z": null, "e": {}, "l": []},
+        "b": [{"image": "a/b:1.2", "port": "8080", "v": "1.10"}, "x: y", "plain text", ["q"]],
+    }));
+    let expected = "a:
+  e: {}
+  f: 1.5
+  l: []
+  \"n\": 1
+  \"no\": \"no\"
+  script: |
+    set -e
+    echo $(A)
+  z: null
+b:
+- image: a/b:1.2
+  port: \"8080\"
+  v: \"1.10\"
+- \"x: y\"
+- plain text
+- - q
+";
+    assert_eq!(to_yaml(&tree), expected);
+    assert_eq!(only(expected).root.to_json(), tree.to_json());
+    assert_eq!(to_yaml(&Node::from("")), "\"\"\n");
+    assert_eq!(
+        to_json_text(&Node::from_iter([("b", "1".into()), ("a", Node::from("2"))])),
+        "{\n    \"b\": \"1\",\n    \"a\": \"2\"\n}\n"
+    );
+}
+
+fn trees() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    let text = prop_oneof![
+        any::<String>(),
+        "[-a-zA-Z0-9:{}\\[\\],&*<'\"#|>!~. \n\té\\\\$()@%=?]{0,12}",
+        "(yes|no|null|true|0x1f|1e3|0644|1_000|\\.inf|<<|=|~|- a|a:|a #b|2001-01-01)",
+        "([a-z:# ]{0,6}\n){1,4}",
+    ];
+    let number = (-1e300_f64..1e300).prop_map(|number| serde_json::json!(number));
+    let leaf = prop_oneof![
+        text.clone().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        number,
+        Just(Value::Null),
+    ];
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((text.clone(), inner), 0..4)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
 proptest::proptest! {
+    #[test]
+    fn what_is_written_reads_back_as_the_same_tree(value in trees()) {
+        // Through the tree once, so that numbers have their final form.
+        let tree = Node::from_json(&value);
+        let yaml = to_yaml(&tree);
+        proptest::prop_assert_eq!(only(&yaml).root.to_json(), tree.to_json(), "{}", yaml);
+        let json = to_json_text(&tree);
+        proptest::prop_assert_eq!(only(&json).root.to_json(), tree.to_json());
+    }
+
     #[test]
     fn no_input_makes_it_panic(text in "[-a-c:{}\\[\\],&*<'\"#|>!~0-9. \n\té\\\\]{0,60}") {
         let _ = parse(&text);

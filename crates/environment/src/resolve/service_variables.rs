@@ -45,6 +45,13 @@ pub(super) fn count_of(service: &ServiceSource) -> usize {
     3 + service.ports.len() * 5
 }
 
+/// The names of the variables that a service gives, in the order that Kubernetes has inside one service.
+pub fn service_variable_names(service: &ServiceSource) -> Vec<String> {
+    let mut names = Vec::with_capacity(count_of(service));
+    emit_variables(service, |name, _| names.push(name));
+    names
+}
+
 /// Gives each variable of `service` to `emit`, in the order that Kubernetes has inside one service.
 pub(super) fn emit_variables(service: &ServiceSource, mut emit: impl FnMut(String, Value)) {
     let prefix = upper_case(&service.name);
