@@ -4,6 +4,8 @@
 mod configmap_secret;
 #[path = "e2e/containers.rs"]
 mod containers;
+#[path = "e2e/damage.rs"]
+mod damage;
 #[path = "e2e/downward_api.rs"]
 mod downward_api;
 #[path = "e2e/ephemeral_containers.rs"]

@@ -64,6 +64,10 @@ pub mod event {
     pub const ENV_TOO_LARGE: &str = "EnvTooLarge";
     /// A state file could not be read and was put aside (Coracle's own).
     pub const STATE_QUARANTINED: &str = "StateQuarantined";
+    /// The runtime has no longer the sandbox that it made for the pod (Coracle's own).
+    pub const SANDBOX_LOST: &str = "SandboxLost";
+    /// The runtime has no longer a container that it started (Coracle's own).
+    pub const CONTAINER_LOST: &str = "ContainerLost";
     /// Something that the machine lacks was left out (Coracle's own).
     pub const CLAMPED: &str = "Clamped";
     /// The scheduler bound the pod to a node.
@@ -150,4 +154,18 @@ pub mod condition {
     pub const READINESS_GATES_NOT_READY: &str = "ReadinessGatesNotReady";
     /// `PodScheduled`: the scheduler found no node.
     pub const UNSCHEDULABLE: &str = "Unschedulable";
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_reason_of_an_event_is_documented() {
+        let source = include_str!("reasons.rs");
+        let events = source.split("pub mod event {").nth(1).and_then(|rest| rest.split("\n}\n").next());
+        let table = include_str!("../../../docs/events.md");
+        for line in events.expect("the module of events").lines().filter(|line| line.contains("pub const")) {
+            let reason = line.split('"').nth(1).expect("a reason");
+            assert!(table.contains(&format!("| `{reason}` |")), "docs/events.md lacks {reason}");
+        }
+    }
 }

@@ -77,6 +77,7 @@ enum OutputForm {
 
 /// Runs the command.
 pub(crate) fn run(args: ImageArgs) -> ExitCode {
+    crate::logging::start_brief();
     let outcome = open(args.data_dir.as_deref()).and_then(|store| match args.command {
         ImageCommand::Pull { image } => pull(&store, &image, args.output),
         ImageCommand::Import { file, name } => import(&store, &file, name.as_deref(), args.output),

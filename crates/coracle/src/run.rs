@@ -95,6 +95,7 @@ fn start(args: RunArgs) -> Result<u8, Failure> {
         failure
     })?;
     crate::prerequisites::require_root("run")?;
+    crate::logging::start_brief();
     let form = match (args.quiet, args.output) {
         (_, Some(OutputForm::Json)) => Form::Json,
         (true, None) => Form::Quiet,

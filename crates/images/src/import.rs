@@ -1,6 +1,6 @@
 //! Takes images from files: archives of `docker save`, OCI archives and layouts, bare root file systems.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Default for ImportOptions {
 /// What came of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// The images, in the file's order.
+    /// The images, in the file's order, with the names that the import gave them.
     pub images: Vec<Image>,
     /// Entries of layers that were left out (device nodes, reserved attributes).
     pub skipped: u64,
@@ -303,18 +303,20 @@ impl Import<'_> {
             .into());
         }
         let mut size = described.config.len() as u64;
-        let mut missing: BTreeMap<Digest, LayerWork> = BTreeMap::new();
+        let mut work: Vec<LayerWork> = Vec::new();
+        let mut begun: BTreeSet<Digest> = BTreeSet::new();
         for (index, (diff_id, member)) in file.diff_ids.iter().zip(&described.layers).enumerate() {
             let bytes = content.size(member)?;
             size = size.saturating_add(bytes);
             let present = self.store.has_layer(*diff_id);
             self.report(TransferEvent::Layer { layer: *diff_id, size: bytes, present });
-            if !present {
-                let work = LayerWork { member: member.clone(), bytes, index: first_layer + index };
-                missing.insert(*diff_id, work);
-            }
+            // What the store has, or what the image names twice, is not unpacked again; but it is read: a damaged file is
+            // refused whatever else there is.
+            let is_new = begun.insert(*diff_id) && !present;
+            let (diff_id, member) = (*diff_id, member.clone());
+            work.push(LayerWork { diff_id, member, bytes, index: first_layer + index, is_new });
         }
-        let fresh = self.unpack_all(content, missing, imported)?;
+        let fresh = self.unpack_all(content, &work, imported)?;
         let references = match &self.options.name {
             Some(name) => vec![name.key()],
             None => described.references,
@@ -324,28 +326,35 @@ impl Import<'_> {
         Ok(())
     }
 
+    /// Takes an image in; the answer has the names that this import gave, not those that the image had before.
     fn adopt(&self, image: NewImage) -> Result<Image, ImportError> {
-        self.store.adopt(self.ingest, image).map_err(|error| match error {
+        let given = image.references.clone();
+        let mut image = self.store.adopt(self.ingest, image).map_err(|error| match error {
             AddError::LayerGone => ImportError::Removed,
             AddError::Store(error) => error.into(),
-        })
+        })?;
+        image.references.retain(|reference| given.contains(reference));
+        Ok(image)
     }
 
-    /// Unpacks layers on a few threads; the first error ends the import.
+    /// Unpacks or reads layers on a few threads; the first error ends the import.
     fn unpack_all(
         &self,
         content: &Content,
-        missing: BTreeMap<Digest, LayerWork>,
+        work: &[LayerWork],
         imported: &mut Imported,
     ) -> Result<Vec<FreshLayer>, ImportError> {
-        let work: Vec<(Digest, LayerWork)> = missing.into_iter().collect();
         let next = AtomicUsize::new(0);
         let threads = PARALLEL_LAYERS.min(work.len());
         let unpack_some = || {
             let mut done = Vec::new();
-            while let Some((diff_id, layer)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match self.unpack(content, *diff_id, layer) {
-                    Ok(layer) => done.push(layer),
+            while let Some(layer) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let unpacked = match layer.is_new {
+                    true => self.unpack(content, layer).map(Some),
+                    false => self.verify(content, layer).map(|()| None),
+                };
+                match unpacked {
+                    Ok(layer) => done.extend(layer),
                     Err(error) => {
                         // Nobody needs the layers that were not begun.
                         next.store(work.len(), Ordering::Relaxed);
@@ -372,12 +381,15 @@ impl Import<'_> {
         Ok(fresh)
     }
 
-    fn unpack(
-        &self,
-        content: &Content,
-        diff_id: Digest,
-        layer: &LayerWork,
-    ) -> Result<(FreshLayer, u64), ImportError> {
+    /// Reads a layer that need not be unpacked.
+    fn verify(&self, content: &Content, layer: &LayerWork) -> Result<(), ImportError> {
+        let reader = content.open(&layer.member)?;
+        layer::verify(reader, layer.bytes, layer.diff_id, self.store.limits())
+            .map_err(|source| ImportError::Layer { member: layer.member.clone(), source })
+    }
+
+    fn unpack(&self, content: &Content, layer: &LayerWork) -> Result<(FreshLayer, u64), ImportError> {
+        let diff_id = layer.diff_id;
         self.report(TransferEvent::Unpacking { layer: diff_id });
         let directory = self.ingest.layer(layer.index);
         let reader = content.open(&layer.member)?;
@@ -442,8 +454,11 @@ impl Import<'_> {
     }
 }
 
-/// A layer that has to be unpacked.
+/// A layer that has to be read.
 struct LayerWork {
+    diff_id: Digest,
+    /// The store does not have it yet: it is unpacked.
+    is_new: bool,
     member: String,
     bytes: u64,
     index: usize,

@@ -34,7 +34,7 @@ pub enum LayerError {
         actual: Digest,
     },
     /// The directory cannot be made or opened, or the transported layer cannot be read.
-    #[error("cannot prepare the layer")]
+    #[error("cannot prepare or read the layer")]
     Io(#[source] io::Error),
 }
 
@@ -73,9 +73,8 @@ pub(crate) fn unpack_to(
     let root: OwnedFd =
         rustix::fs::open(directory, flags, Mode::empty()).map_err(|error| LayerError::Io(error.into()))?;
     rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755)).map_err(|error| LayerError::Io(error.into()))?;
-    let limit = transported.saturating_mul(limits.ratio).max(limits.ratio_free_bytes).min(limits.layer_bytes);
-    let stream = decompress(blob, limits).map_err(LayerError::Io)?;
-    let mut stream = Measured { stream, hash: Sha256::new(), left: limit, exceeded: false };
+    let limit = most_bytes(transported, limits);
+    let mut stream = Measured::of(blob, limit, limits)?;
     let outcome = unpack::unpack_layer(&mut stream, root, limits);
     if stream.exceeded {
         return Err(LayerError::TooLarge { limit, transported });
@@ -86,6 +85,31 @@ pub(crate) fn unpack_to(
         Some(expected) if expected != actual => Err(LayerError::DiffId { expected, actual }),
         _ => Ok(UnpackedLayer { diff_id: actual, unpacked }),
     }
+}
+
+/// Reads a transported layer whose content the store has already: it must be that content all the same.
+pub(crate) fn verify(
+    blob: impl Read,
+    transported: u64,
+    expected: Digest,
+    limits: &Limits,
+) -> Result<(), LayerError> {
+    let limit = most_bytes(transported, limits);
+    let mut stream = Measured::of(blob, limit, limits)?;
+    let outcome = io::copy(&mut stream, &mut io::sink());
+    if stream.exceeded {
+        return Err(LayerError::TooLarge { limit, transported });
+    }
+    outcome.map_err(LayerError::Io)?;
+    match Digest::from_hash(stream.hash) {
+        actual if actual == expected => Ok(()),
+        actual => Err(LayerError::DiffId { expected, actual }),
+    }
+}
+
+/// To how many bytes a layer may unpack.
+fn most_bytes(transported: u64, limits: &Limits) -> u64 {
+    transported.saturating_mul(limits.ratio).max(limits.ratio_free_bytes).min(limits.layer_bytes)
 }
 
 /// Decompresses by what the bytes are, not by what a manifest calls them.
@@ -119,6 +143,13 @@ struct Measured<R> {
     hash: Sha256,
     left: u64,
     exceeded: bool,
+}
+
+impl<'a> Measured<Box<dyn Read + 'a>> {
+    fn of(blob: impl Read + 'a, limit: u64, limits: &Limits) -> Result<Self, LayerError> {
+        let stream = decompress(blob, limits).map_err(LayerError::Io)?;
+        Ok(Self { stream, hash: Sha256::new(), left: limit, exceeded: false })
+    }
 }
 
 impl<R: Read> Read for Measured<R> {

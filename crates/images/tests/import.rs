@@ -126,6 +126,40 @@ fn names_are_normalised_replaced_and_moved() {
 }
 
 #[test]
+fn an_import_under_a_second_name_reports_that_name_only() {
+    let place = StorePlace::new();
+    let made = two_layers();
+    place.import(&made.docker_archive(&["one:1"])).unwrap();
+    let again = place.import(&made.docker_archive(&["two:1", "two:2"])).unwrap();
+    assert_eq!(again.images[0].references, ["docker.io/library/two:1", "docker.io/library/two:2"]);
+    let named = place.import_as(&made.docker_archive(&["four"]), "three").unwrap();
+    assert_eq!(named.images[0].references, ["docker.io/library/three:latest"]);
+    assert_eq!(place.store.resolve("one:1").unwrap().unwrap().references.len(), 4);
+}
+
+#[test]
+fn a_damaged_archive_is_refused_although_the_store_has_its_layers() {
+    let place = StorePlace::new();
+    let made = two_layers();
+    place.import(&made.docker_archive(&["app:1"])).unwrap();
+    let other = TarMaker::new().file("evil", "x").build();
+    for damaged in [made.tars[0][..made.tars[0].len() / 2].to_vec(), other, Vec::new()] {
+        let list =
+            serde_json::json!([{ "Config": "c.json", "RepoTags": ["app:2"], "Layers": ["0.tar", "1.tar"] }]);
+        let archive = TarMaker::new()
+            .file("c.json", &made.config)
+            .file("0.tar", damaged)
+            .file("1.tar", &made.tars[1])
+            .file("manifest.json", list.to_string())
+            .build();
+        let error = place.import(&archive).expect_err("it is not what it says");
+        assert!(matches!(error, ImportError::Layer { .. }), "{error}");
+        assert_eq!(place.store.resolve("app:2").unwrap(), None);
+    }
+    assert!(place.store.resolve("app:1").unwrap().is_some(), "what was there stays");
+}
+
+#[test]
 fn a_root_file_system_needs_a_name_and_becomes_one_layer() {
     let place = StorePlace::new();
     let tar = TarMaker::new().directory("bin/").program("bin/sh", "x").build();

@@ -173,6 +173,21 @@ fn held_layers_outlive_their_image() {
 }
 
 #[test]
+fn a_damaged_hold_keeps_the_layers_of_a_running_container() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(directory.path()).unwrap();
+    let image = import(&store, &small("x"), "app");
+    assert!(store.hold("container", &image).unwrap());
+    let hold = fs::read_dir(directory.path().join("holds")).unwrap().next().unwrap().unwrap().path();
+    fs::write(&hold, "{").unwrap();
+    store.remove("app").unwrap().unwrap();
+    assert_eq!(store.list().unwrap(), []);
+    assert!(image.layers[0].join("f").exists(), "somebody may run on it");
+    store.release("container").unwrap();
+    assert!(!image.layers[0].exists(), "the hold is gone, and what it kept");
+}
+
+#[test]
 fn names_and_identities_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let store = ImageStore::open(directory.path()).unwrap();

@@ -2,8 +2,10 @@
 //! the process, kept with the pod (0600), read back for whoever asks.
 
 use cri::v1;
-use environment::record::{ContainerRecord, OriginRecord, PodRecord, SourceKind, VariableRecord};
-use environment::{Reveal, RuntimeFacts, State, compose_process_environment};
+use environment::record::{
+    ContainerRecord, FindingRecord, OriginRecord, PodRecord, SourceKind, VariableRecord,
+};
+use environment::{Reveal, RuntimeFacts, Severity, State, compose_process_environment};
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 use kube::Api;
 use serde::{Deserialize, Serialize};
@@ -149,6 +151,7 @@ pub(crate) async fn read(agent: &Agent, request: &RecordRequest<'_>) -> PodRecor
             Ok(kept) => containers.push(if request.show_secrets { kept.revealed } else { kept.masked }),
             Err(error) => {
                 tracing::warn!(%error, container = container.name(), "the record of the environment is damaged");
+                containers.extend(damaged_record(pod, container.name()));
             }
         }
     }
@@ -163,6 +166,29 @@ pub(crate) async fn read(agent: &Agent, request: &RecordRequest<'_>) -> PodRecor
         source: None,
         containers,
     }
+}
+
+/// What is said of a container whose record cannot be read. The file stays: it is replaced when the container starts again.
+fn damaged_record(pod: &Pod, container: &str) -> Option<ContainerRecord> {
+    let views = pod.spec.as_ref().map(environment::containers)?;
+    let view = views.iter().find(|view| view.name == container)?;
+    Some(ContainerRecord {
+        name: container.to_owned(),
+        kind: view.kind,
+        environment: Vec::new(),
+        command: None,
+        args: None,
+        findings: vec![FindingRecord {
+            code: "record-damaged".to_owned(),
+            severity: Severity::Warning,
+            field_path: format!("spec.{}[{}]", view.kind.list_name(), view.index),
+            variable: None,
+            message: "the node's record of what this container got is damaged and cannot be read".to_owned(),
+            hint: "the container itself is not touched by that; a new record is kept when it starts again"
+                .to_owned(),
+            position: None,
+        }],
+    })
 }
 
 fn is_secret(kind: SourceKind) -> bool {

@@ -10,6 +10,7 @@
 //! repeated after a pause; other pods do not notice.
 
 mod actions;
+mod losses;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -233,6 +234,7 @@ impl PodWorker {
     async fn look(&mut self) -> Result<(), TurnError> {
         let mut runtime = observe_pod(&self.agent.runtime, &self.uid, &self.memory).await?;
         self.read_termination_messages(&mut runtime);
+        self.tell_losses(&runtime).await;
         self.memory.note_observed(&self.pod, &runtime, clock::now());
         self.runtime = runtime;
         self.health.retain(|id, _| self.runtime.container(id).is_some());

@@ -43,7 +43,7 @@ pub use containers::{
 };
 pub use instance::{Exit, Instance, latest_instance};
 pub use memory::{
-    ContainerMemory, ExitRecord, PodMemory, RestartAllOrder, SandboxFailure, StartFailure, StartRecord,
+    ContainerMemory, ExitRecord, Lost, PodMemory, RestartAllOrder, SandboxFailure, StartFailure, StartRecord,
     StopCause, StopIntent, StopOrder,
 };
 pub use observed::{ContainerHealth, ContainerPhase, Health, ObservedContainer, ObservedSandbox, RuntimePod};

@@ -31,6 +31,9 @@ pub struct PodMemory {
     /// Sandboxes created so far; the next one's attempt.
     #[serde(default)]
     pub sandboxes: u32,
+    /// Identifier of the last sandbox in the runtime.
+    #[serde(default)]
+    pub sandbox: Option<String>,
     /// Why the last sandbox could not be created.
     #[serde(default)]
     pub sandbox_failure: Option<SandboxFailure>,
@@ -152,6 +155,23 @@ pub struct SandboxFailure {
     pub failures: u32,
 }
 
+/// Something that the runtime had, and has no longer without having been told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The pod's sandbox, with everything in it.
+    Sandbox {
+        /// Identifier of the runtime.
+        id: String,
+    },
+    /// One container.
+    Container {
+        /// Name in the specification.
+        name: String,
+        /// Identifier of the runtime.
+        id: String,
+    },
+}
+
 /// Why a pod is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopCause {
@@ -243,17 +263,30 @@ impl PodMemory {
         self.note_lost(pod, runtime, now);
     }
 
+    /// What was made for the pod, has not ended as far as is known, and the runtime no longer has. With the sandbox its
+    /// containers are lost as well, which is not said again.
+    pub fn lost(&self, runtime: &RuntimePod) -> Vec<Lost> {
+        let sandbox = self.sandbox.as_ref();
+        let lost = sandbox.filter(|id| !runtime.sandboxes.iter().any(|sandbox| sandbox.id == **id));
+        if let Some(id) = lost {
+            return vec![Lost::Sandbox { id: id.clone() }];
+        }
+        let containers = self.containers.iter().filter_map(|(name, memory)| {
+            let started = lost_instance(memory, runtime)?;
+            Some(Lost::Container { name: name.clone(), id: started.id.clone() })
+        });
+        containers.collect()
+    }
+
+    /// Notes that the pod has no sandbox any more, and that this was said.
+    pub fn note_sandbox_lost(&mut self) {
+        self.sandbox = None;
+    }
+
     /// A container that was started, has not ended as far as is known, and that the runtime no longer has.
     fn note_lost(&mut self, pod: &Pod, runtime: &RuntimePod, now: Now) {
-        let lost: Vec<StartRecord> = self
-            .containers
-            .values()
-            .filter_map(|memory| {
-                let started = memory.started.as_ref()?;
-                let ended = memory.exit.as_ref().is_some_and(|exit| exit.attempt >= started.attempt);
-                (!ended && runtime.container(&started.id).is_none()).then(|| started.clone())
-            })
-            .collect();
+        let lost: Vec<StartRecord> =
+            self.containers.values().filter_map(|memory| lost_instance(memory, runtime).cloned()).collect();
         for started in lost {
             let Some(name) = self
                 .containers
@@ -282,8 +315,9 @@ impl PodMemory {
     }
 
     /// Notes a new sandbox: init containers run again in it.
-    pub fn note_sandbox_created(&mut self, attempt: u32) {
+    pub fn note_sandbox_created(&mut self, attempt: u32, id: String) {
         self.sandboxes = attempt.saturating_add(1);
+        self.sandbox = Some(id);
         self.sandbox_failure = None;
         for memory in self.containers.values_mut() {
             memory.completed = false;
@@ -447,6 +481,13 @@ impl ContainerMemory {
             self.previous = Some(before);
         }
     }
+}
+
+/// The instance that was started, has not ended as far as is known, and that the runtime no longer has.
+fn lost_instance<'m>(memory: &'m ContainerMemory, runtime: &RuntimePod) -> Option<&'m StartRecord> {
+    let started = memory.started.as_ref()?;
+    let ended = memory.exit.as_ref().is_some_and(|exit| exit.attempt >= started.attempt);
+    (!ended && runtime.container(&started.id).is_none()).then_some(started)
 }
 
 fn exit_reason(reason: &str, code: i32) -> String {

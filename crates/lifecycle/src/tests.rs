@@ -54,7 +54,7 @@ impl World {
 
     fn create_sandbox(&mut self) {
         let attempt = self.memory.sandboxes;
-        self.memory.note_sandbox_created(attempt);
+        self.memory.note_sandbox_created(attempt, format!("sandbox-{attempt}"));
         self.runtime.sandboxes.insert(
             0,
             ObservedSandbox {

@@ -60,11 +60,13 @@ impl Runtime {
         let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let record = match state_files::read_json::<SandboxRecord>(&record_path(directory)) {
             Ok(Some(record)) if record.id == name => record,
-            Ok(None) if directory.join(crate::protocol::files::SPEC).exists() || is_empty(directory) => {
+            // A container is only made in a sandbox that is finished.
+            Ok(None) if is_empty(&directory.join(crate::protocol::files::CONTAINERS)) => {
                 tracing::warn!(sandbox = %name, "a sandbox was never finished; what there is of it is removed");
                 return self.discard_sandbox(&name, directory).await;
             }
-            Ok(_) => return self.set_aside(directory, "its record is missing or of another sandbox").await,
+            Ok(Some(_)) => return self.set_aside(directory, "its record is that of another sandbox").await,
+            Ok(None) => return self.set_aside(directory, "its record is missing").await,
             Err(error) => return self.set_aside(directory, &error.to_string()).await,
         };
         let config_path = directory.join(sandbox::files::CONFIG);
@@ -78,7 +80,7 @@ impl Runtime {
         let stopped = record.stopped;
         let sandbox = Arc::new(Sandbox::new(directory.to_owned(), config, record, Standing::NotReady));
         self.state.add_sandbox(Arc::clone(&sandbox));
-        self.adopt_containers(&sandbox);
+        self.adopt_containers(&sandbox).await;
         if stopped {
             self.state.shim_gone(&id);
             return;
@@ -103,7 +105,7 @@ impl Runtime {
         }
     }
 
-    fn adopt_containers(&self, sandbox: &Sandbox) {
+    async fn adopt_containers(&self, sandbox: &Sandbox) {
         let Ok(entries) = fs::read_dir(sandbox.containers_directory()) else { return };
         for entry in entries.filter_map(Result::ok) {
             let directory = entry.path();
@@ -116,27 +118,38 @@ impl Runtime {
                         tracing::warn!(path = %directory.display(), %error, "a half-made container could not be removed");
                     }
                 }
-                Err(problem) => {
-                    let quarantine = self.state.quarantine_directory();
-                    match state_files::quarantine(&directory, &quarantine) {
-                        Ok(moved) => tracing::warn!(
-                            from = %directory.display(), to = %moved.display(), %problem,
-                            "a damaged container was set aside"
-                        ),
-                        Err(error) => {
-                            tracing::warn!(path = %directory.display(), %error, "a damaged container was left where it is");
-                        }
-                    }
-                }
+                Err(problem) => self.set_container_aside(sandbox, &directory, &problem).await,
             }
         }
     }
 
-    /// Moves a sandbox that cannot be read away. Its processes, if there are any, are left alone: we do not know whose
-    /// they are.
+    /// Moves a container that cannot be read away, and ends what runs of it: nobody could stop it any more, and the kubelet
+    /// will start another.
+    async fn set_container_aside(&self, sandbox: &Sandbox, directory: &Path, problem: &str) {
+        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.is_empty() {
+            let group = format!("{}/{name}", sandbox.record().cgroup_parent);
+            crate::sandboxes::remove_group(&self.state.cgroup(&group)).await;
+        }
+        match state_files::quarantine(directory, &self.state.quarantine_directory()) {
+            Ok(moved) => {
+                self.state.note_set_aside(name, problem, &moved);
+                tracing::warn!(
+                    from = %directory.display(), to = %moved.display(), problem,
+                    "a damaged container was set aside"
+                );
+            }
+            Err(error) => {
+                self.state.note_set_aside(name, problem, directory);
+                tracing::warn!(path = %directory.display(), problem, %error, "a damaged container was left where it is");
+            }
+        }
+    }
+
+    /// Moves a sandbox that cannot be read away, and ends what runs in it: nobody could stop it any more, and the kubelet
+    /// will make the pod anew. Whoever asks for it, or for one of its containers, is told.
     async fn set_aside(&self, directory: &Path, problem: &str) {
         if let Ok(link) = shim_link::connect(directory, |_| {}).await {
-            // Nobody could stop its containers any more, and the kubelet will make the pod anew: two of it must not run.
             let _ = link.call(crate::protocol::Call::Quit { kill: true }).await;
         }
         if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
@@ -144,20 +157,36 @@ impl Runtime {
             let group = self.state.cgroup(&format!("{}/{name}", self.state.cgroup_root()));
             crate::sandboxes::remove_group(&group).await;
         }
-        match state_files::quarantine(directory, &self.state.quarantine_directory()) {
-            Ok(moved) => tracing::warn!(
-                from = %directory.display(), to = %moved.display(), problem,
-                "a damaged sandbox was set aside"
-            ),
+        let mut lost: Vec<String> =
+            directory.file_name().and_then(|name| name.to_str()).map(str::to_owned).into_iter().collect();
+        let containers =
+            fs::read_dir(directory.join(crate::protocol::files::CONTAINERS)).into_iter().flatten();
+        lost.extend(containers.filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
+        let kept = match state_files::quarantine(directory, &self.state.quarantine_directory()) {
+            Ok(moved) => {
+                tracing::warn!(
+                    from = %directory.display(), to = %moved.display(), problem,
+                    "a damaged sandbox was set aside"
+                );
+                moved
+            }
             Err(error) => {
                 tracing::warn!(path = %directory.display(), problem, %error, "a damaged sandbox was left where it is");
+                directory.to_owned()
             }
+        };
+        for id in lost {
+            self.state.note_set_aside(&id, problem, &kept);
         }
     }
 }
 
+/// Whether nothing is in a directory, or it is not there.
 fn is_empty(directory: &Path) -> bool {
-    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
+    match fs::read_dir(directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
 }
 
 /// `None` when the container never came to be; an error when it cannot be read.
@@ -165,7 +194,11 @@ fn read_container(directory: &Path) -> Result<Option<Container>, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let record: Option<ContainerRecord> =
         state_files::read_json(&directory.join(files::CONTAINER)).map_err(|error| text(&error))?;
-    let Some(record) = record else { return Ok(None) };
+    let Some(record) = record else {
+        // What was started was finished before.
+        let started = directory.join(files::STARTED).exists();
+        return if started { Err("its record is missing".to_owned()) } else { Ok(None) };
+    };
     let config = fs::read(directory.join(files::CONFIG)).map_err(|error| text(&error))?;
     let config = ContainerConfig::decode(config.as_slice()).map_err(|error| text(&error))?;
     let started: Option<StartRecord> =

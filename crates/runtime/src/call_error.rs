@@ -15,6 +15,8 @@ use crate::state_files::StateFileError;
 pub(crate) enum CallError {
     #[error("there is no {kind} {id}")]
     NotFound { kind: &'static str, id: String },
+    #[error("there is no {kind} {id} any more: its state was damaged ({problem}); what there was of it is kept in {kept}", kept = kept.display())]
+    SetAside { kind: &'static str, id: String, problem: String, kept: PathBuf },
     #[error("{field} is missing")]
     Missing { field: &'static str },
     #[error("{field}: {problem}")]
@@ -89,7 +91,7 @@ impl CallError {
 
     fn code(&self) -> Code {
         match self {
-            Self::NotFound { .. } | Self::NoImage { .. } => Code::NotFound,
+            Self::NotFound { .. } | Self::SetAside { .. } | Self::NoImage { .. } => Code::NotFound,
             Self::Pull(error) if error.is_not_found() => Code::NotFound,
             Self::Pull(error) if error.is_invalid_name() => Code::InvalidArgument,
             Self::Pull(error) if error.is_registry_unavailable() => Code::Unavailable,

@@ -73,8 +73,16 @@ pub(crate) struct RuntimeState {
     executions: Mutex<BTreeMap<u64, oneshot::Sender<i32>>>,
     events: broadcast::Sender<ContainerEventResponse>,
     warned: Mutex<BTreeSet<String>>,
+    set_aside: Mutex<BTreeMap<String, SetAside>>,
     /// Held as long as the runtime lives: the data directory is ours.
     _lock: fs::File,
+}
+
+/// What became of a sandbox or container whose state was damaged when this runtime was opened.
+#[derive(Debug, Clone)]
+struct SetAside {
+    problem: String,
+    kept: PathBuf,
 }
 
 impl std::fmt::Debug for RuntimeState {
@@ -122,6 +130,7 @@ impl Runtime {
             executions: Mutex::default(),
             events,
             warned: Mutex::default(),
+            set_aside: Mutex::default(),
             _lock: lock,
         });
         let runtime = Self { state };
@@ -213,14 +222,27 @@ impl RuntimeState {
 
     /// The sandbox whose id is, or uniquely begins with, `id`.
     pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>, CallError> {
-        unique(&lock(&self.sandboxes), id)
-            .ok_or_else(|| CallError::NotFound { kind: "pod sandbox", id: id.to_owned() })
+        unique(&lock(&self.sandboxes), id).ok_or_else(|| self.not_found("pod sandbox", id))
     }
 
     /// The container whose id is, or uniquely begins with, `id`.
     pub(crate) fn container(&self, id: &str) -> Result<Arc<Container>, CallError> {
-        unique(&lock(&self.containers), id)
-            .ok_or_else(|| CallError::NotFound { kind: "container", id: id.to_owned() })
+        unique(&lock(&self.containers), id).ok_or_else(|| self.not_found("container", id))
+    }
+
+    /// Whoever asks for what was set aside learns why it is not there, and where to look.
+    fn not_found(&self, kind: &'static str, id: &str) -> CallError {
+        let id = id.to_owned();
+        match lock(&self.set_aside).get(&id).cloned() {
+            Some(SetAside { problem, kept }) => CallError::SetAside { kind, id, problem, kept },
+            None => CallError::NotFound { kind, id },
+        }
+    }
+
+    /// Remembers, as long as this runtime is open, that the state of something was damaged.
+    pub(crate) fn note_set_aside(&self, id: &str, problem: &str, kept: &std::path::Path) {
+        let aside = SetAside { problem: problem.to_owned(), kept: kept.to_owned() };
+        lock(&self.set_aside).insert(id.to_owned(), aside);
     }
 
     pub(crate) fn add_sandbox(&self, sandbox: Arc<Sandbox>) {

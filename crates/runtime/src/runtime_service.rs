@@ -127,7 +127,9 @@ impl RuntimeService for Runtime {
         let id = request.into_inner().pod_sandbox_id;
         match self.stop_sandbox(&id).await {
             // Stopping is idempotent: what is not there does not run.
-            Ok(()) | Err(CallError::NotFound { .. }) => Ok(Response::new(v1::StopPodSandboxResponse {})),
+            Ok(()) | Err(CallError::NotFound { .. } | CallError::SetAside { .. }) => {
+                Ok(Response::new(v1::StopPodSandboxResponse {}))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -214,7 +216,9 @@ impl RuntimeService for Runtime {
     ) -> Answer<v1::StopContainerResponse> {
         let request = request.into_inner();
         match Runtime::stop_container(self, &request.container_id, seconds(request.timeout)).await {
-            Ok(()) | Err(CallError::NotFound { .. }) => Ok(Response::new(v1::StopContainerResponse {})),
+            Ok(()) | Err(CallError::NotFound { .. } | CallError::SetAside { .. }) => {
+                Ok(Response::new(v1::StopContainerResponse {}))
+            }
             Err(error) => Err(error.into()),
         }
     }

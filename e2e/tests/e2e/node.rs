@@ -2,7 +2,7 @@
 
 use e2e::{Node, Place, left_behind, privileged};
 
-fn with_kubectl(test: &str) -> bool {
+pub(crate) fn with_kubectl(test: &str) -> bool {
     let found = std::process::Command::new("kubectl").arg("--help").output().is_ok();
     if !found {
         assert!(std::env::var_os("REQUIRE_PRIVILEGED").is_none(), "{test} needs kubectl");
@@ -11,7 +11,7 @@ fn with_kubectl(test: &str) -> bool {
     found && privileged(test)
 }
 
-const SLEEPER: &str = r#"
+pub(crate) const SLEEPER: &str = r#"
 apiVersion: v1
 kind: Pod
 metadata: {name: sleeper, labels: {app: sleeper}}
@@ -24,7 +24,7 @@ spec:
     env: [{name: GREETING, value: "hello $(NOBODY)"}]
 "#;
 
-const RUNNING: [&str; 5] = [
+pub(crate) const RUNNING: [&str; 5] = [
     "get",
     "pod",
     "sleeper",
@@ -125,29 +125,4 @@ fn a_port_in_use_is_said_so() {
     );
     assert_eq!(said.status, 2, "{}", said.all());
     assert!(said.stderr.contains(&address), "{}", said.all());
-}
-
-#[test]
-fn a_damaged_sandbox_does_not_live_on_beside_its_successor() {
-    if !with_kubectl("a_damaged_sandbox_does_not_live_on_beside_its_successor") {
-        return;
-    }
-    let place = Place::new();
-    let mut node = Node::up(&place, &[]);
-    node.kubectl_ok(&["create", "-f", "-"], SLEEPER);
-    let before = node.wait_for(&RUNNING, |out| out.starts_with("Running/"));
-    node.kill();
-    drop(node);
-    for sandbox in std::fs::read_dir(place.data().join("runtime/sandboxes")).expect("sandboxes").flatten() {
-        std::fs::write(sandbox.path().join("sandbox.json"), "{\"x").expect("it can be damaged");
-    }
-    let node = Node::up(&place, &[]);
-    let after = node.wait_for(&RUNNING, |out| out.starts_with("Running/") && *out != before);
-    assert_ne!(after, before, "the pod is made anew");
-    let mark =
-        place.data().parent().expect("a parent").file_name().expect("a name").to_string_lossy().into_owned();
-    let shims =
-        left_behind(&mark).into_iter().filter(|each| each.contains("coracle shim")).collect::<Vec<_>>();
-    assert_eq!(shims.len(), 1, "{shims:?}");
-    node.kubectl_ok(&["delete", "pod", "sleeper"], "");
 }

@@ -240,12 +240,13 @@ pub(super) fn set_aside(store: &Path, path: &Path) {
     let quarantine = store.join("quarantine");
     let free =
         (0..1000).map(|number| quarantine.join(format!("{name}.{number}"))).find(|path| !path.exists());
-    let moved = match free {
-        Some(target) => std::fs::rename(path, target),
-        None => std::fs::rename(path, quarantine.join(format!("{name}.0"))),
-    };
-    match moved {
-        Ok(()) => tracing::warn!(path = %path.display(), "a damaged file of the image store was set aside"),
+    // Only after a thousand of one name does the oldest make room.
+    let target = free.unwrap_or_else(|| quarantine.join(format!("{name}.0")));
+    match std::fs::rename(path, &target) {
+        Ok(()) => tracing::warn!(
+            path = %path.display(), kept_as = %target.display(),
+            "a damaged file of the image store was set aside; import or pull the image that it belongs to again"
+        ),
         // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {

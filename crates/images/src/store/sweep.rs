@@ -120,6 +120,19 @@ impl ImageStore {
         records.map(|record| record.holder).collect()
     }
 
+    /// A hold; none when it is damaged. It is left where it is: set aside, it would hold nothing any more.
+    fn read_hold(&self, path: &Path) -> Result<Option<HoldRecord>, StoreError> {
+        let bytes = std::fs::read(path).map_err(failed("read", path))?;
+        let hold = serde_json::from_slice(&bytes).ok();
+        if hold.is_none() {
+            tracing::warn!(
+                path = %path.display(),
+                "a damaged file keeps all layers of the image store; delete it when no container runs on this machine"
+            );
+        }
+        Ok(hold)
+    }
+
     fn hold_path(&self, holder: &str) -> PathBuf {
         self.directory().join("holds").join(format!("{}.json", Digest::of(holder.as_bytes()).to_hex()))
     }
@@ -147,8 +160,9 @@ impl ImageStore {
         }
         let mut held: BTreeSet<LayerName> = BTreeSet::new();
         for path in self.files_surely("holds")? {
-            let hold = self.read_record_surely::<HoldRecord>(&path)?;
-            held.extend(hold.into_iter().flat_map(|hold| hold.layers));
+            // Which layers a container needs that was running when its hold was damaged, nobody knows: all stay.
+            let Some(hold) = self.read_hold(&path)? else { return Ok(Vec::new()) };
+            held.extend(hold.layers);
         }
         let mut trash = Vec::new();
         let mut layers = entries(&self.directory().join("layers"))?;

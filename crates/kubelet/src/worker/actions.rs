@@ -120,8 +120,8 @@ impl PodWorker {
         }
         let failure = match sandbox_plan(&self.agent, &self.pod, attempt) {
             Ok(plan) => match self.run_sandbox(plan).await {
-                Ok(()) => {
-                    self.memory.note_sandbox_created(attempt);
+                Ok(id) => {
+                    self.memory.note_sandbox_created(attempt, id);
                     return Ok(Acted::Done);
                 }
                 Err(status) => status.message().to_owned(),
@@ -134,7 +134,7 @@ impl PodWorker {
         Ok(Acted::Done)
     }
 
-    async fn run_sandbox(&mut self, plan: SandboxPlan) -> Result<(), tonic::Status> {
+    async fn run_sandbox(&mut self, plan: SandboxPlan) -> Result<String, tonic::Status> {
         if plan.missing_cluster_dns {
             let metadata = &self.pod.metadata;
             let pod = format!(
@@ -158,9 +158,9 @@ impl PodWorker {
             config: Some(plan.config.clone()),
             runtime_handler: handler.unwrap_or_default(),
         };
-        self.agent.runtime.run_pod_sandbox(request).await?;
+        let answer = self.agent.runtime.run_pod_sandbox(request).await?.into_inner();
         self.sandbox = Some(plan.config);
-        Ok(())
+        Ok(answer.pod_sandbox_id)
     }
 
     async fn stop_sandbox(&mut self, id: &str) -> Result<Acted, TurnError> {
