@@ -72,7 +72,6 @@ fn is_told_elsewhere(finding: &Finding) -> bool {
         FindingCode::DuplicateName
             | FindingCode::EnvFileVolumeMounted
             | FindingCode::EnvFileVolume
-            | FindingCode::EnvFilesDisabled
             | FindingCode::ServiceLinksUnset
             | FindingCode::NameNotAccepted
             | FindingCode::NameInvalid

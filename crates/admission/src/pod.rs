@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::containers::CONTAINER_LISTS;
 use crate::errors::FieldErrors;
 use crate::path::Path;
-use crate::request::AdmissionRequest;
+use crate::request::{AdmissionRequest, Warning};
 use crate::scalars::required_text;
 use crate::tree::{is_set, items, items_mut, object_field, remove, text};
 
@@ -302,18 +302,50 @@ fn list_differences(path: &Path, old: &Value, new: &Value, differences: &mut Vec
     }
 }
 
-/// Removes the fields whose gate is off, unless the old spec uses them.
-pub(crate) fn drop_disabled_fields(spec: &mut Value, old_spec: Option<&Value>, request: &AdmissionRequest) {
+/// Removes the fields whose gate is off, unless the old spec uses them. `spec_path` is where the spec stands.
+pub(crate) fn drop_disabled_fields(
+    spec: &mut Value,
+    spec_path: &Path,
+    old_spec: Option<&Value>,
+    request: &AdmissionRequest,
+) -> DroppedFields {
+    let mut dropped = DroppedFields::default();
     if request.gates.env_files || old_spec.is_some_and(crate::env::uses_env_files) {
-        return;
+        return dropped;
     }
     for list in CONTAINER_LISTS {
-        for container in items_mut(spec, list) {
-            for variable in items_mut(container, "env") {
+        for (place, container) in items_mut(spec, list).enumerate() {
+            for (index, variable) in items_mut(container, "env").enumerate() {
                 if is_set(&variable["valueFrom"]["fileKeyRef"]) {
                     object_field(variable, "valueFrom").remove("fileKeyRef");
+                    let at = spec_path.child(list).index(place).child("env").index(index).child("valueFrom");
+                    dropped.0.push(at.to_string());
                 }
             }
         }
     }
+    dropped
 }
+
+/// What [`drop_disabled_fields`] took away: paths of `valueFrom` that had a `fileKeyRef`.
+#[derive(Default)]
+pub(crate) struct DroppedFields(Vec<String>);
+
+impl DroppedFields {
+    /// Tells why a source that seems to name nothing does so.
+    pub(crate) fn explain(&self, errors: &mut FieldErrors) {
+        for error in errors.0.iter_mut().filter(|error| self.0.contains(&error.field)) {
+            error.detail.push_str(" (");
+            error.detail.push_str(DROPPED);
+            error.detail.push(')');
+        }
+    }
+
+    /// One warning for each.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = Warning> {
+        self.0.iter().map(|path| Warning(format!("{path}.fileKeyRef: {DROPPED}")))
+    }
+}
+
+/// Why an env file is not read.
+const DROPPED: &str = "fileKeyRef was dropped: the feature gate EnvFiles is off";

@@ -109,9 +109,7 @@ pub fn prepare_create(
     object: &mut Value,
     request: &AdmissionRequest,
 ) -> Result<Vec<Warning>, FieldErrors> {
-    if let Some(spec) = spec_pointer(resource).and_then(|pointer| object.pointer_mut(&pointer)) {
-        pod::drop_disabled_fields(spec, None, request);
-    }
+    let dropped = drop_disabled(resource, object, None, request);
     if is_core(resource, "Secret") {
         secret::merge_text(object);
     }
@@ -125,7 +123,9 @@ pub fn prepare_create(
     if is_core(resource, "Pod") {
         pod::validate_create(&mut errors, object);
     }
+    dropped.explain(&mut errors);
     let mut warnings = errors.into_result(warnings)?;
+    warnings.extend(dropped.warnings());
     warnings.extend(metadata::warnings(object));
     add_findings(&mut warnings, resource, object, request);
     Ok(warnings)
@@ -149,9 +149,7 @@ pub fn prepare_update(
         replace_field(new, "status", &old["status"]);
     }
     let old_spec = spec_pointer(resource).and_then(|pointer| old.pointer(&pointer));
-    if let Some(spec) = spec_pointer(resource).and_then(|pointer| new.pointer_mut(&pointer)) {
-        pod::drop_disabled_fields(spec, old_spec, request);
-    }
+    let dropped = drop_disabled(resource, new, old_spec, request);
     if is_core(resource, "Secret") {
         secret::merge_text(new);
     }
@@ -181,7 +179,9 @@ pub fn prepare_update(
         ("", "Node") => node::validate_update(&mut errors, old, new),
         _ => workload::validate_update(&mut errors, resource, old, new),
     }
+    dropped.explain(&mut errors);
     let mut warnings = errors.into_result(warnings)?;
+    warnings.extend(dropped.warnings());
     if is_changed {
         if let Some(generation) = old["metadata"]["generation"].as_i64() {
             new["metadata"]["generation"] = (generation + 1).into();
@@ -252,6 +252,21 @@ pub fn default_pod_spec(spec: &mut Value) {
     let mut pod = json!({"spec": spec.take()});
     defaults::pod::pod(&mut pod);
     *spec = pod["spec"].take();
+}
+
+/// Removes the fields whose gate is off from the pod spec of an object, if it has one.
+fn drop_disabled(
+    resource: &Resource,
+    object: &mut Value,
+    old_spec: Option<&Value>,
+    request: &AdmissionRequest,
+) -> pod::DroppedFields {
+    let Some(pointer) = spec_pointer(resource) else { return pod::DroppedFields::default() };
+    let path = Path::root(&pointer.trim_start_matches('/').replace('/', "."));
+    match object.pointer_mut(&pointer) {
+        Some(spec) => pod::drop_disabled_fields(spec, &path, old_spec, request),
+        None => pod::DroppedFields::default(),
+    }
 }
 
 fn is_core(resource: &Resource, kind: &str) -> bool {

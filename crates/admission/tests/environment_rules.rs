@@ -232,10 +232,13 @@ fn with_the_gate_off_file_references_are_dropped_unless_the_old_object_has_them(
     let told =
         create(spec.clone(), &gates(true, false)).expect_err("without its source the variable has none");
     assert!(told.contains("must specify one of"), "{told}");
+    assert!(told.contains("the feature gate EnvFiles is off"), "the gate is named: {told}");
     let (old, _) = create(spec, &gates(true, true)).expect("the gate is on");
     let mut new = old.clone();
     new["metadata"]["labels"] = json!({"a": "b"});
-    prepare_update(pods(), &old, &mut new, &gates(true, false)).expect("the old object uses it");
+    let warnings =
+        prepare_update(pods(), &old, &mut new, &gates(true, false)).expect("the old object uses it");
+    assert!(warnings.is_empty(), "nothing of the spec has changed: {warnings:?}");
     assert!(new["spec"]["containers"][0]["env"][0]["valueFrom"]["fileKeyRef"].is_object());
 }
 

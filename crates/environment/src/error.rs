@@ -83,7 +83,9 @@ impl fmt::Display for EnvFileProblem {
             Self::Refused(EnvFileRefusal::NotReadable { uid }) => {
                 write!(formatter, "the container's user {uid} may not read it")
             }
-            Self::Refused(EnvFileRefusal::Outside) => write!(formatter, "its path leads out of the volume"),
+            Self::Refused(EnvFileRefusal::Outside) => {
+                write!(formatter, "a link on its path leaves the volume or leads nowhere")
+            }
             Self::Refused(EnvFileRefusal::VolumeUnusable) => {
                 write!(formatter, "the directory of the volume is not there")
             }
@@ -342,6 +344,9 @@ impl ResolveError {
             }
             ResolveProblem::EnvFile { problem: EnvFileProblem::NotFound, .. } => {
                 "let an init container write the file, or set optional: true".to_owned()
+            }
+            ResolveProblem::EnvFile { problem: EnvFileProblem::Refused(EnvFileRefusal::Outside), .. } => {
+                "write the file itself into the volume, or a relative link to a file beside it".to_owned()
             }
             ResolveProblem::EnvFile { problem: EnvFileProblem::Refused(_), .. } => {
                 "the file must be a regular file inside the volume that the container's user can read"

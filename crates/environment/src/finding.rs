@@ -116,6 +116,10 @@ finding_codes! {
     TooLarge = "too-large",
     /// The environment is almost as large as the kernel accepts.
     NearLimit = "near-limit",
+    /// A value refers to one that has an error.
+    ValueDependsOnError = "value-depends-on-error",
+    /// A value has too many parts that are secret or not known.
+    ValueSummedUp = "value-summed-up",
     /// There are more findings than are shown.
     FindingsTruncated = "findings-truncated",
 }

@@ -99,6 +99,9 @@ pub struct VariableRecord {
     pub references: Vec<ReferenceRecord>,
     /// The definitions that lost, the strongest first.
     pub shadowed: Vec<ShadowedRecord>,
+    /// Whether its source was there and could not be used, which a finding says; absent when not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
     /// Whether its source has changed since the container started; absent when not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
@@ -367,6 +370,7 @@ impl VariableRecord {
             origin: OriginRecord::from(&entry.origin),
             references: entry.references.iter().map(ReferenceRecord::from).collect(),
             shadowed: entry.shadowed.iter().map(|shadowed| ShadowedRecord::new(shadowed, reveal)).collect(),
+            refused: entry.value.is_refused(),
             stale: false,
         }
     }

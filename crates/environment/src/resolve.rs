@@ -92,6 +92,23 @@ const MAX_FINDINGS: usize = 500;
 /// Parts of all partly unknown or secret values of one container together.
 const MAX_PARTS: usize = 65_536;
 
+/// A variable of `env` that is not set.
+#[derive(Clone, Copy)]
+struct Skipped {
+    /// Its place in `env`.
+    index: usize,
+    why: SkipReason,
+}
+
+/// Why a variable is not set.
+#[derive(Clone, Copy)]
+enum SkipReason {
+    /// Its optional source is absent.
+    OptionalAbsent,
+    /// The gate `EnvFiles` is off.
+    GateOff,
+}
+
 /// An `envFrom` source that may define names which are not known here.
 struct OpenSource<'a> {
     prefix: &'a str,
@@ -121,8 +138,8 @@ struct Resolver<'a> {
     winners: Vec<usize>,
     services: NameIndex,
     declared: NameIndex,
-    /// Variables that an absent optional source left out, with their place in `env`.
-    skipped: HashMap<&'a str, usize>,
+    /// Variables that were left out, with their place in `env` and why.
+    skipped: HashMap<&'a str, Skipped>,
     open_sources: Vec<OpenSource<'a>>,
     /// Sources that were already reported as not in the input.
     reported: BTreeSet<(ObjectKind, &'a str)>,
@@ -131,6 +148,10 @@ struct Resolver<'a> {
     /// Volumes of env files whose mounts were looked at.
     volumes_checked: BTreeSet<&'a str>,
     vocabulary: Option<references::Vocabulary<'a>>,
+    /// Values that refer to one that could not be used: the first with that one, and their number.
+    built_on_refused: Option<(String, String, usize)>,
+    /// Values with too many parts to show each: the first, and their number.
+    summed_up: Option<(String, usize)>,
     /// Bytes of all values that were built.
     spent: usize,
     parts_left: usize,
@@ -173,6 +194,8 @@ impl<'a> Resolver<'a> {
             files: BTreeMap::new(),
             volumes_checked: BTreeSet::new(),
             vocabulary: None,
+            built_on_refused: None,
+            summed_up: None,
             spent: 0,
             parts_left: MAX_PARTS,
             errors: Vec::new(),
@@ -279,10 +302,10 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Adds a variable whose value could not be had; references to it show its name.
-    fn define_missing(&mut self, name: &str, origin: Origin) {
+    /// Adds a variable whose value could not be had, which an error says; references to it show its name.
+    fn define_refused(&mut self, name: &str, origin: Origin) {
         let label = crate::text::short_label(name);
-        self.define(name, Value::Composed(vec![Part::Missing { label }]), origin, Vec::new());
+        self.define(name, Value::Composed(vec![Part::Refused { label }]), origin, Vec::new());
     }
 
     fn fail(&mut self, problem: ResolveProblem, field_path: String) {

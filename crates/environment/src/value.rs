@@ -14,7 +14,7 @@ pub enum State {
     Masked,
     /// Some of it is known only when the pod runs.
     UnknownUntilRun,
-    /// The source of some of it is not in the input.
+    /// The source of some of it is not in the input, or could not be used.
     Missing,
 }
 
@@ -41,6 +41,11 @@ pub enum Part {
     },
     /// Its source is not in the input; shown as `<LABEL>`.
     Missing {
+        /// What it is.
+        label: String,
+    },
+    /// Its source was there and could not be used, which an error says; shown as `<!LABEL>`.
+    Refused {
         /// What it is.
         label: String,
     },
@@ -71,13 +76,21 @@ impl Value {
         for part in parts {
             match part {
                 Part::Plain(_) => {}
-                Part::Missing { .. } => return State::Missing,
+                Part::Missing { .. } | Part::Refused { .. } => return State::Missing,
                 Part::UnknownUntilRun { .. } => state = State::UnknownUntilRun,
                 Part::Secret(_) if state == State::Known => state = State::Masked,
                 Part::Secret(_) => {}
             }
         }
         state
+    }
+
+    /// Whether some of it could not be used, which an error says.
+    pub fn is_refused(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Composed(parts) => parts.iter().any(|part| matches!(part, Part::Refused { .. })),
+        }
     }
 
     /// The value as the process gets it, Secrets included; `None` while some of it is not known.
@@ -90,7 +103,9 @@ impl Value {
                     match part {
                         Part::Plain(text) => whole.push_str(text),
                         Part::Secret(text) => whole.push_str(text.expose()),
-                        Part::UnknownUntilRun { .. } | Part::Missing { .. } => return None,
+                        Part::UnknownUntilRun { .. } | Part::Missing { .. } | Part::Refused { .. } => {
+                            return None;
+                        }
                     }
                 }
                 Some(Cow::Owned(whole))
@@ -119,6 +134,11 @@ impl Value {
                         (Part::Secret(_), Reveal::Nothing) => shown.push_str("****"),
                         (Part::UnknownUntilRun { label } | Part::Missing { label }, _) => {
                             shown.push('<');
+                            shown.push_str(label);
+                            shown.push('>');
+                        }
+                        (Part::Refused { label }, _) => {
+                            shown.push_str("<!");
                             shown.push_str(label);
                             shown.push('>');
                         }

@@ -103,6 +103,9 @@ impl VolumeHandle {
             return match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
                 Ok(file) => Ok(file),
                 Err(Errno::AGAIN) => continue,
+                Err(Errno::NOENT | Errno::NOTDIR) if self.leads_out(path) => {
+                    Err(EnvFileSource::Refused(EnvFileRefusal::Outside))
+                }
                 Err(Errno::NOENT | Errno::NOTDIR) => Err(EnvFileSource::NotFound),
                 Err(Errno::LOOP | Errno::XDEV) => Err(EnvFileSource::Refused(EnvFileRefusal::Outside)),
                 Err(Errno::ACCESS) => {
@@ -112,6 +115,16 @@ impl VolumeHandle {
             };
         }
         Err(system(Errno::AGAIN))
+    }
+
+    /// Whether a path that leads to no file has a link that leaves the volume. The kernel refuses such a link before it
+    /// looks at where it leads, so that nothing is learnt of what is there.
+    fn leads_out(&self, path: &str) -> bool {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+        let path = path.trim_start_matches('/');
+        let answer = rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve);
+        matches!(answer, Err(Errno::XDEV))
     }
 }
 

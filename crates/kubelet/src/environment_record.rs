@@ -100,6 +100,7 @@ fn correct(kept: &mut KeptRecord, actual: &[(String, String)]) {
                     origin: OriginRecord::Runtime,
                     references: Vec::new(),
                     shadowed: Vec::new(),
+                    refused: false,
                     stale: false,
                 };
                 (own.clone(), own)

@@ -152,6 +152,8 @@ fn hostile_files_are_refused_at_once_and_never_followed() {
         let said = Place::new().run(&pod(writer, ""), &[]);
         refused(&said, "config.env");
         assert!(!said.stderr.contains("root:"), "{writer}: {}", said.all());
+        let tells_of_link = said.all().contains("a link on its path leaves the volume");
+        assert_eq!(tells_of_link, writer.starts_with("ln -s"), "{writer}: {}", said.all());
     }
 }
 

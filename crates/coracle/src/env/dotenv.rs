@@ -33,6 +33,7 @@ fn line(variable: &VariableRecord) -> String {
         let why = match variable.state {
             State::Masked => "comes from a Secret (--show-secrets writes it)",
             State::UnknownUntilRun => "is known only when the pod runs",
+            State::Missing if variable.refused => "could not be used, which an error says",
             State::Missing => "comes from a source that is not in the input",
             State::Known => "is not shown",
         };

@@ -427,6 +427,7 @@ fn forget_default_path(record: &mut ContainerRecord) {
         path.display = "<PATH of the image>".to_owned();
         path.state = State::Missing;
         path.origin = OriginRecord::Image;
+        path.refused = false;
     }
 }
 

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Effects, Style};
 use environment::State;
-use environment::record::{ContainerRecord, FindingRecord, PodRecord, ValueRecord, VariableRecord};
+use environment::record::{
+    ContainerRecord, FindingRecord, OriginRecord, PodRecord, ValueRecord, VariableRecord,
+};
 
 use super::excerpt::{Message, Place};
 use super::explain::{ContainerNotes, ExplainedObject, Explanation};
@@ -12,6 +14,12 @@ use super::origin::origin_text;
 
 /// Wider cells do not push the next column to the right.
 const WIDEST_CELL: usize = 64;
+
+/// Longer values are cut, in characters.
+const LONGEST_VALUE: usize = 256;
+
+/// Characters that are shown of a value that is cut.
+const SHOWN_OF_LONG: usize = 200;
 
 const HEADING: Style = Style::new().effects(Effects::BOLD);
 const QUIET: Style = Style::new().effects(Effects::DIMMED);
@@ -36,6 +44,42 @@ pub(super) fn render(explanation: &Explanation, colour: bool) -> String {
     }
     page.legend(explanation);
     page.text
+}
+
+/// What a mark in a value means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    UnknownUntilRun,
+    ImageNotHere,
+    NotInInput,
+    Refused,
+    Secret,
+}
+
+impl Meaning {
+    const ALL: [Self; 5] =
+        [Self::UnknownUntilRun, Self::ImageNotHere, Self::NotInInput, Self::Refused, Self::Secret];
+
+    fn of(variable: &VariableRecord) -> Option<Self> {
+        match (variable.state, &variable.origin) {
+            (State::Known, _) => None,
+            (State::Masked, _) => Some(Self::Secret),
+            (State::UnknownUntilRun, _) => Some(Self::UnknownUntilRun),
+            (State::Missing, OriginRecord::Image) => Some(Self::ImageNotHere),
+            (State::Missing, _) if variable.refused => Some(Self::Refused),
+            (State::Missing, _) => Some(Self::NotInInput),
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::UnknownUntilRun => "<...>  known only when the pod runs",
+            Self::ImageNotHere => "<...>  the image is not on this machine",
+            Self::NotInInput => "<...>  its source is not in the input",
+            Self::Refused => "<!...> cannot be used: an error above says why",
+            Self::Secret => "****   comes from a Secret; --show-secrets shows it",
+        }
+    }
 }
 
 struct Page {
@@ -102,15 +146,10 @@ impl Page {
     /// What the marks in the values mean, where there are any.
     fn legend(&mut self, explanation: &Explanation) {
         let records = || explanation.pods.iter().flat_map(|pod| &pod.record.containers);
-        let states: Vec<State> =
-            records().flat_map(|container| &container.environment).map(|variable| variable.state).collect();
-        let legend = [
-            (State::UnknownUntilRun, "<...>  known only when the pod runs"),
-            (State::Missing, "<...>  its source is not in the input"),
-            (State::Masked, "****   comes from a Secret; --show-secrets shows it"),
-        ];
+        let meanings: Vec<Meaning> =
+            records().flat_map(|container| &container.environment).filter_map(Meaning::of).collect();
         let legend: Vec<&str> =
-            legend.iter().filter(|(state, _)| states.contains(state)).map(|(_, line)| *line).collect();
+            Meaning::ALL.iter().filter(|each| meanings.contains(each)).map(|each| each.words()).collect();
         if !legend.is_empty() {
             let text = self.styled(QUIET, &legend.join("\n"));
             let _ = writeln!(self.text, "\n{text}");
@@ -118,8 +157,10 @@ impl Page {
     }
 
     fn variables(&mut self, variables: &[VariableRecord]) {
-        let rows: Vec<[String; 2]> =
-            variables.iter().map(|each| [printable(&each.name), printable(&each.display)]).collect();
+        let rows: Vec<[String; 2]> = variables
+            .iter()
+            .map(|each| [printable(&each.name), shown_value(&each.display, each.state)])
+            .collect();
         let width = |column: usize, heading: &str| {
             let cells =
                 rows.iter().map(|row| row[column].chars().count()).filter(|width| *width <= WIDEST_CELL);
@@ -145,7 +186,7 @@ impl Page {
 
     fn words(&mut self, label: &str, words: Option<&[ValueRecord]>) {
         let Some(words) = words else { return };
-        let shown: Vec<String> = words.iter().map(|word| format!("{:?}", word.display)).collect();
+        let shown: Vec<String> = words.iter().map(shown_word).collect();
         let label = self.styled(QUIET, &format!("{label:7}"));
         let _ = writeln!(self.text, "  {label}  [{}]", shown.join(", "));
     }
@@ -166,6 +207,31 @@ fn origin_of(variable: &VariableRecord) -> String {
         text.push_str(" (changed since)");
     }
     text
+}
+
+/// A value as the table has room for it; programs get all of it from `-o json`.
+fn shown_value(display: &str, state: State) -> String {
+    let (beginning, rest) = shortened(display, state);
+    printable(beginning) + &rest
+}
+
+fn shown_word(word: &ValueRecord) -> String {
+    let (beginning, rest) = shortened(&word.display, word.state);
+    format!("{beginning:?}{rest}")
+}
+
+/// The beginning of a value, and what says that there is more. Only of a known value its size is told.
+fn shortened(display: &str, state: State) -> (&str, String) {
+    let mut ends = display.char_indices().map(|(at, _)| at);
+    let Some(end) = ends.nth(SHOWN_OF_LONG) else { return (display, String::new()) };
+    if ends.nth(LONGEST_VALUE - SHOWN_OF_LONG - 1).is_none() {
+        return (display, String::new());
+    }
+    let rest = match state {
+        State::Known => format!("… ({} bytes in all)", display.len()),
+        State::Masked | State::UnknownUntilRun | State::Missing => "… (cut)".to_owned(),
+    };
+    (&display[..end], rest)
 }
 
 /// Text without control characters: a value must neither break the table nor reach the terminal as a command.

@@ -370,6 +370,56 @@ fn a_value_cannot_speak_to_the_terminal() {
 }
 
 #[test]
+fn the_legend_tells_a_refused_value_from_one_that_is_not_in_the_input() {
+    let text = |env: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{A: b}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers:\n  - name: c\n    image: coracle.dev/host\n    env: [{env}]\n"
+        )
+    };
+    let legend = |env: &str| {
+        let table = table::render(&explanation(&text(env)), false);
+        let lines =
+            table.lines().filter(|line| line.starts_with('<') && !line.contains("only when the pod runs"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let refused = "<!...> cannot be used: an error above says why";
+    for env in [
+        "{name: A, valueFrom: {configMapKeyRef: {name: m, key: none}}}",
+        "{name: A, valueFrom: {fieldRef: {fieldPath: status.phase}}}",
+        "{name: A, value: \"a\\0b\"}",
+        &format!("{{name: A, value: {}}}", "x".repeat(140_000)),
+    ] {
+        assert_eq!(legend(env), [refused]);
+    }
+    let elsewhere = "{name: B, valueFrom: {configMapKeyRef: {name: other, key: k}}}";
+    assert_eq!(legend(elsewhere), ["<...>  its source is not in the input"]);
+    let both = "{name: A, valueFrom: {configMapKeyRef: {name: m, key: none}}}, ".to_owned() + elsewhere;
+    assert_eq!(legend(&both), ["<...>  its source is not in the input", refused]);
+    let record = output::json(&explanation(&text(&both)));
+    assert_eq!(record.matches("\"refused\": true").count(), 1, "{record}");
+}
+
+#[test]
+fn a_doubling_chain_does_not_fill_the_terminal() {
+    let mut env = "{name: A0, value: \"0123456789\"}".to_owned();
+    for number in 1..30 {
+        let before = number - 1;
+        env.push_str(&format!(", {{name: A{number}, value: $(A{before})$(A{before})}}"));
+    }
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers:\n  - {{name: c, args: [$(A13)], env: [{env}]}}\n"
+    );
+    let explanation = explanation(&text);
+    let table = table::render(&explanation, false);
+    assert!(table.len() < 12_000, "{} bytes", table.len());
+    assert!(table.contains("… (81920 bytes in all)") && table.contains("value-depends-on-error"), "{table}");
+    let record: serde_json::Value = serde_json::from_str(&output::json(&explanation)).expect("JSON");
+    let variables = record["pods"][0]["containers"][0]["environment"].as_array().expect("variables");
+    let a13 = variables.iter().find(|each| each["name"] == "A13").expect("A13");
+    assert_eq!(a13["value"].as_str().map(str::len), Some(81_920), "programs get all of it");
+}
+
+#[test]
 fn a_long_line_is_named_and_not_shown() {
     let filler = "x".repeat(1000);
     let text = format!(
@@ -377,7 +427,8 @@ fn a_long_line_is_named_and_not_shown() {
     );
     let explanation = explanation(&text);
     let shown = table::render(&explanation, false);
-    assert_eq!(shown.matches(&filler).count(), 1, "only the table shows the value");
+    assert_eq!(shown.matches(&filler).count(), 0, "the table shows the beginning only");
+    assert!(shown.contains("… (1008 bytes in all)"), "{shown}");
     assert!(shown.contains("--> f.yaml:1:119"), "{shown}");
 }
 

@@ -87,8 +87,8 @@ fn the_record_has_the_documented_shape() {
             "findings": [{
                 "code": "reference-undefined", "severity": "warning",
                 "fieldPath": "spec.containers[0].env[1].value", "variable": "NOPE_X",
-                "message": "$(NOPE_X) stays as it is: \"NOPE_X\" is not defined",
-                "hint": "declare \"NOPE_X\" above, or write $$(NOPE_X) to keep the text",
+                "message": "$(NOPE_X) stays as it is: \"NOPE_X\" is not defined by the pod or a service",
+                "hint": "declare \"NOPE_X\" above (a variable of the image cannot be referenced), or write $$(NOPE_X) to keep the text",
                 "position": {"file": "pod.yaml", "line": 12, "column": 18},
             }],
         })

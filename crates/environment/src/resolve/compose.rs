@@ -13,6 +13,13 @@ pub(super) enum Piece<'p> {
     Open { name: &'p str, missing: bool },
 }
 
+/// A value that was put together.
+pub(super) struct Composition {
+    pub(super) value: Value,
+    /// Whether it no longer tells which piece is which.
+    pub(super) is_summed_up: bool,
+}
+
 /// Parts that one value may have before it is summed up as one.
 const MAX_PARTS: usize = 1024;
 
@@ -38,7 +45,7 @@ pub(super) fn known_size(value: &Value) -> usize {
             .map(|part| match part {
                 Part::Plain(text) => text.len(),
                 Part::Secret(text) => text.expose().len(),
-                Part::UnknownUntilRun { .. } | Part::Missing { .. } => 0,
+                Part::UnknownUntilRun { .. } | Part::Missing { .. } | Part::Refused { .. } => 0,
             })
             .sum(),
     }
@@ -47,7 +54,12 @@ pub(super) fn known_size(value: &Value) -> usize {
 /// Puts the pieces together. `size` is what [`measure`] said. `parts_left` bounds the parts of all values of a
 /// container together; where it or [`MAX_PARTS`] does not suffice, a value keeps its bytes or its state, but no
 /// longer tells which piece is which.
-pub(super) fn compose(pieces: &[Piece<'_>], size: usize, own_name: &str, parts_left: &mut usize) -> Value {
+pub(super) fn compose(
+    pieces: &[Piece<'_>],
+    size: usize,
+    own_name: &str,
+    parts_left: &mut usize,
+) -> Composition {
     let is_plain = |piece: &Piece<'_>| match piece {
         Piece::Text(_) => true,
         Piece::Variable { value, .. } => matches!(value, Value::Plain(_)),
@@ -62,11 +74,11 @@ pub(super) fn compose(pieces: &[Piece<'_>], size: usize, own_name: &str, parts_l
                 Piece::Variable { value: Value::Composed(_), .. } | Piece::Open { .. } => {}
             }
         }
-        return Value::plain(whole);
+        return Composition { value: Value::plain(whole), is_summed_up: false };
     }
     let count: usize = pieces.iter().map(part_count).sum();
     if count > MAX_PARTS.min(*parts_left) {
-        return summed_up(pieces, size, own_name);
+        return Composition { value: summed_up(pieces, size, own_name), is_summed_up: true };
     }
     *parts_left -= count;
     let mut parts = Vec::with_capacity(count);
@@ -80,6 +92,7 @@ pub(super) fn compose(pieces: &[Piece<'_>], size: usize, own_name: &str, parts_l
                     parts.push(Part::UnknownUntilRun { label: short_label(name) });
                 }
                 [Part::Missing { .. }] => parts.push(Part::Missing { label: short_label(name) }),
+                [Part::Refused { .. }] => parts.push(Part::Refused { label: short_label(name) }),
                 several => {
                     for part in several {
                         match part {
@@ -95,7 +108,7 @@ pub(super) fn compose(pieces: &[Piece<'_>], size: usize, own_name: &str, parts_l
             }
         }
     }
-    Value::Composed(parts)
+    Composition { value: Value::Composed(parts), is_summed_up: false }
 }
 
 fn push_plain(parts: &mut Vec<Part>, text: &str) {
@@ -115,7 +128,7 @@ fn part_count(piece: &Piece<'_>) -> usize {
 
 fn summed_up(pieces: &[Piece<'_>], size: usize, own_name: &str) -> Value {
     let mut whole = String::with_capacity(size);
-    let (mut missing, mut unknown) = (false, false);
+    let (mut missing, mut unknown, mut refused) = (false, false, false);
     for piece in pieces {
         match piece {
             Piece::Text(text) => whole.push_str(text),
@@ -131,15 +144,17 @@ fn summed_up(pieces: &[Piece<'_>], size: usize, own_name: &str) -> Value {
                         Part::Secret(text) => whole.push_str(text.expose()),
                         Part::UnknownUntilRun { .. } => unknown = true,
                         Part::Missing { .. } => missing = true,
+                        Part::Refused { .. } => refused = true,
                     }
                 }
             }
         }
     }
     let label = short_label(own_name);
-    Value::Composed(vec![match (missing, unknown) {
-        (true, _) => Part::Missing { label },
-        (false, true) => Part::UnknownUntilRun { label },
-        (false, false) => Part::Secret(SecretText::new(whole)),
+    Value::Composed(vec![match (refused, missing, unknown) {
+        (true, _, _) => Part::Refused { label },
+        (false, true, _) => Part::Missing { label },
+        (false, false, true) => Part::UnknownUntilRun { label },
+        (false, false, false) => Part::Secret(SecretText::new(whole)),
     }])
 }

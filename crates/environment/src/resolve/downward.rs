@@ -67,7 +67,7 @@ impl<'a> Resolver<'a> {
             Ok(parsed) => self.read_field(parsed, &field, name),
             Err(error) => {
                 self.fail(ResolveProblem::Field(error), format!("{field}.fieldPath"));
-                return self.define_missing(name, origin);
+                return self.define_refused(name, origin);
             }
         };
         if let Value::Plain(text) = &value
@@ -75,12 +75,12 @@ impl<'a> Resolver<'a> {
         {
             let subject = crate::error::Subject::Variable(name.to_owned());
             self.fail(ResolveProblem::Nul(subject), field);
-            return self.define_missing(name, origin);
+            return self.define_refused(name, origin);
         }
         if self.admit(name, super::compose::known_size(&value), || field) {
             self.define(name, value, origin, Vec::new());
         } else {
-            self.define_missing(name, origin);
+            self.define_refused(name, origin);
         }
     }
 
@@ -201,7 +201,7 @@ impl<'a> Resolver<'a> {
                     _ => "resource",
                 };
                 self.fail(problem, format!("{field}.{member}"));
-                self.define_missing(name, origin);
+                self.define_refused(name, origin);
             }
         }
     }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource};
 use names::{EnvNameGrammar, EnvVarName, is_posix_shell_name};
 
 use super::references::Target;
-use super::{Resolver, is_possible_name};
+use super::{Resolver, SkipReason, Skipped, is_possible_name};
 use crate::error::ObjectKind;
 use crate::text::quoted;
 use crate::{Availability, FindingCode, Origin, Part, ResolveProblem, Value};
@@ -100,11 +100,11 @@ impl<'a> Resolver<'a> {
         if text.as_bytes().contains(&0) {
             let subject = crate::error::Subject::Variable(name.to_owned());
             self.fail(ResolveProblem::Nul(subject), field());
-            return self.define_missing(name, origin);
+            return self.define_refused(name, origin);
         }
         match self.expand(text, Target::Variable { name, index }, &field) {
             Some((value, references)) => self.define(name, value, origin, references),
-            None => self.define_missing(name, origin),
+            None => self.define_refused(name, origin),
         }
     }
 
@@ -256,13 +256,13 @@ impl<'a> Resolver<'a> {
         };
         match value {
             Some(value) => self.define(place.variable, value, origin, Vec::new()),
-            None => self.define_missing(place.variable, origin),
+            None => self.define_refused(place.variable, origin),
         }
     }
 
     /// Notes that an optional source is absent; an earlier definition of the variable stays in place.
     pub(super) fn skip(&mut self, index: usize, variable: &'a str, what: &str) {
-        self.skipped.insert(variable, index);
+        self.skipped.insert(variable, Skipped { index, why: SkipReason::OptionalAbsent });
         let field = format!("{}.env[{index}]", self.path);
         let message = format!("{} is not set here: {what}, and the reference is optional", quoted(variable));
         self.inform(FindingCode::OptionalSkipped, field, variable, message, "");

@@ -4,7 +4,7 @@ use envfile::{EnvFile, NoteKind};
 use k8s_openapi::api::core::v1::FileKeySelector;
 use names::EnvNameGrammar;
 
-use super::Resolver;
+use super::{Resolver, SkipReason, Skipped};
 use crate::error::EnvFileProblem;
 use crate::text::{quoted, short_label};
 use crate::{EnvFileKey, EnvFileSource, FindingCode, Origin, Part, ResolveProblem, Value};
@@ -30,9 +30,10 @@ impl<'a> Resolver<'a> {
     pub(super) fn add_file_key(&mut self, index: usize, name: &'a str, reference: &'a FileKeySelector) {
         let field = format!("{}.env[{index}].valueFrom.fileKeyRef", self.path);
         if !self.options.gates.env_files {
-            self.skipped.insert(name, index);
+            self.skipped.insert(name, Skipped { index, why: SkipReason::GateOff });
             let message = format!("{} is not set: the feature gate EnvFiles is off", quoted(name));
-            let hint = "switch the gate on, or take the value from a ConfigMap";
+            let hint =
+                "switch the gate on with --feature-gates EnvFiles=true, or take the value from a ConfigMap";
             return self.warn(FindingCode::EnvFilesDisabled, field, name, message, hint);
         }
         if self.volumes_checked.insert(&reference.volume_name) {
@@ -62,7 +63,7 @@ impl<'a> Resolver<'a> {
             }
             FileAnswer::Absent { problem, .. } | FileAnswer::Failed(problem) => {
                 self.fail(problem, field);
-                self.define_missing(name, origin);
+                self.define_refused(name, origin);
             }
         }
     }
@@ -113,7 +114,7 @@ impl<'a> Resolver<'a> {
         if !self.admit(variable, text.len(), || field.to_owned()) {
             // The error is noted already; the entry is shown as missing.
             let label = short_label(variable);
-            return FileAnswer::Value { value: Value::Composed(vec![Part::Missing { label }]), line };
+            return FileAnswer::Value { value: Value::Composed(vec![Part::Refused { label }]), line };
         }
         FileAnswer::Value { value: Value::plain(text), line }
     }

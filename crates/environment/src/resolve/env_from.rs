@@ -149,7 +149,7 @@ impl<'a> Resolver<'a> {
         let is_secret = matches!(origin, Origin::EnvFromSecret { .. });
         match self.read_value(&name, value, is_secret, field) {
             Some(value) => self.define(&name, value, origin, Vec::new()),
-            None => self.define_missing(&name, origin),
+            None => self.define_refused(&name, origin),
         }
     }
 

@@ -26,6 +26,7 @@ impl Resolver<'_> {
         self.hide_services();
         self.note_image();
         self.check_total(command.as_deref(), args.as_deref());
+        self.note_unshown();
         if self.findings_dropped > 0 {
             let message = format!("{} more findings are not shown", self.findings_dropped);
             let field_path = self.path.clone();
@@ -53,6 +54,31 @@ impl Resolver<'_> {
         let environment = Environment::from_entries(entries);
         let resolution = Resolution { environment, command, args, findings: self.findings };
         Resolved { resolution, errors: self.errors }
+    }
+
+    /// Says once which values cannot be told although nothing is wrong with themselves.
+    fn note_unshown(&mut self) {
+        let and_others = |first: &str, count: usize| match count {
+            1 => quoted(first).to_string(),
+            2 => format!("{} and one other", quoted(first)),
+            more => format!("{} and {} others", quoted(first), more - 1),
+        };
+        if let Some((first, refused, count)) = self.built_on_refused.take() {
+            let message = format!(
+                "the value of {} is not known, because {} has an error",
+                and_others(&first, count),
+                quoted(&refused)
+            );
+            let hint = format!("mend {} first", quoted(&refused));
+            self.inform(FindingCode::ValueDependsOnError, self.path.clone(), &first, message, &hint);
+        }
+        if let Some((first, count)) = self.summed_up.take() {
+            let message = format!(
+                "the value of {} has too many parts that are secret or not known to show each of them",
+                and_others(&first, count)
+            );
+            self.inform(FindingCode::ValueSummedUp, self.path.clone(), &first, message, "");
+        }
     }
 
     /// Reports each `subPathExpr` that no run can use; one with a value that is not known yet may be fine.
@@ -90,7 +116,7 @@ impl Resolver<'_> {
         let mut expanded = Vec::with_capacity(texts.len());
         for (place, text) in texts.iter().enumerate() {
             let field = || format!("{path}.{list}[{place}]");
-            let missing = || Value::Composed(vec![Part::Missing { label: "argument".to_owned() }]);
+            let missing = || Value::Composed(vec![Part::Refused { label: "argument".to_owned() }]);
             if text.as_bytes().contains(&0) {
                 self.fail(ResolveProblem::Nul(Subject::Argument), field());
                 expanded.push(Argument { value: missing(), references: Vec::new() });

@@ -6,7 +6,7 @@ use std::ops::Range;
 use expansion::{Token, scan};
 
 use super::compose::{Piece, compose, measure};
-use super::{Resolver, Subject};
+use super::{Resolver, SkipReason, Skipped, Subject};
 use crate::text::{escaped, quoted};
 use crate::{
     Availability, Entry, Finding, FindingCode, Reference, ReferenceTarget, ResolveProblem, Services,
@@ -134,9 +134,19 @@ impl<'a> Resolver<'a> {
         };
         let mut parts_left = self.parts_left;
         // Nothing is copied before the limits have agreed.
-        let value = self.fits(target, size).then(|| compose(&pieces, size, own_name, &mut parts_left));
+        let composed = self.fits(target, size).then(|| compose(&pieces, size, own_name, &mut parts_left));
+        let refused = pieces.iter().find_map(|piece| match piece {
+            Piece::Variable { name, value } if value.is_refused() => Some(*name),
+            Piece::Variable { .. } | Piece::Text(_) | Piece::Open { .. } => None,
+        });
         drop(pieces);
         self.parts_left = parts_left;
+        if let Some(refused) = refused {
+            let first = || (own_name.to_owned(), refused.to_owned(), 0);
+            self.built_on_refused.get_or_insert_with(first).2 += 1;
+        } else if composed.as_ref().is_some_and(|composed| composed.is_summed_up) {
+            self.summed_up.get_or_insert_with(|| (own_name.to_owned(), 0)).1 += 1;
+        }
         let admitted = self.admit_for(target, size, field);
         for (name, span) in preferred {
             self.note_preferred(name, span, field());
@@ -144,7 +154,7 @@ impl<'a> Resolver<'a> {
         for unfound in unfound {
             self.diagnose(&unfound, target, field);
         }
-        if admitted { value.map(|value| (value, references)) } else { None }
+        if admitted { composed.map(|composed| (composed.value, references)) } else { None }
     }
 
     /// Whether `size` bytes are within the limit of one string and the room for all.
@@ -262,9 +272,14 @@ impl<'a> Resolver<'a> {
             }
             None => {}
         }
-        if let Some(index) = self.skipped.get(name) {
-            let why =
-                format!("{} is not set, because the optional source of env[{index}] is absent", quoted(name));
+        if let Some(Skipped { index, why }) = self.skipped.get(name) {
+            let why = match why {
+                SkipReason::OptionalAbsent => format!("the optional source of env[{index}] is absent"),
+                SkipReason::GateOff => {
+                    format!("env[{index}] reads an env file and the feature gate EnvFiles is off")
+                }
+            };
+            let why = format!("{} is not set, because {why}", quoted(name));
             let hint = format!("declare a default for {} above env[{index}]", quoted(name));
             return warning(FindingCode::ReferenceSkipped, why, hint);
         }
@@ -291,6 +306,7 @@ impl<'a> Resolver<'a> {
             };
             return Some((FindingCode::ShellSubstitution, Severity::Info, message, Some(hint)));
         }
+        let is_image_known = matches!(self.sources.image, Availability::Present(_));
         let hint = match (similar, target) {
             (Some(similar), _) => format!("did you mean $({})?", escaped(&similar)),
             (None, _) if name.contains("$(") => {
@@ -302,9 +318,20 @@ impl<'a> Resolver<'a> {
             (None, _) if !self.links && service_prefix(name).is_some() => {
                 "enableServiceLinks is false, so services give no variables".to_owned()
             }
-            (None, _) => format!("declare {} above, or write $$({shown}) to keep the text", quoted(name)),
+            (None, _) if is_image_known => {
+                format!("declare {} above, or write $$({shown}) to keep the text", quoted(name))
+            }
+            (None, _) => format!(
+                "declare {} above (a variable of the image cannot be referenced), or write $$({shown}) to keep the text",
+                quoted(name)
+            ),
         };
-        warning(FindingCode::ReferenceUndefined, format!("{} is not defined", quoted(name)), hint)
+        // Without the image nobody can say that it does not exist at all.
+        let why = match is_image_known {
+            true => format!("{} is not defined", quoted(name)),
+            false => format!("{} is not defined by the pod or a service", quoted(name)),
+        };
+        warning(FindingCode::ReferenceUndefined, why, hint)
     }
 
     fn collect_vocabulary(&self) -> Vocabulary<'a> {

@@ -87,10 +87,30 @@ fn links_never_lead_out_of_the_volume() {
     symlink("../outside.env", volume.path("relative.env")).expect("linked");
     symlink("../../../../../../etc/passwd", volume.path("passwd.env")).expect("linked");
     symlink("/real.env", volume.path("inside.env")).expect("linked");
-    assert_eq!(volume.read("absolute.env"), EnvFileSource::NotFound);
-    assert_eq!(volume.read("relative.env"), EnvFileSource::NotFound);
-    assert_eq!(volume.read("passwd.env"), EnvFileSource::NotFound);
+    for link in ["absolute.env", "relative.env", "passwd.env"] {
+        assert_eq!(volume.read(link), refused(EnvFileRefusal::Outside), "{link}");
+        assert_eq!(volume.read(&format!("/{link}")), refused(EnvFileRefusal::Outside), "/{link}");
+    }
     assert_eq!(volume.read("inside.env"), content("A=inside\n"), "the volume is the root of its links");
+}
+
+#[test]
+fn a_link_out_of_the_volume_says_nothing_of_what_is_there() {
+    let volume = Volume::new();
+    let outside = volume.dir.path().join("outside.env");
+    symlink(&outside, volume.path("link.env")).expect("linked");
+    symlink("/no/such/file", volume.path("nowhere.env")).expect("linked");
+    symlink("missing.env", volume.path("dangling.env")).expect("linked");
+    std::fs::write(&outside, "A=outside\n").expect("written");
+    let with_target = volume.read("link.env");
+    std::fs::remove_file(&outside).expect("removed");
+    assert_eq!(with_target, volume.read("link.env"), "the answer is the same with and without the target");
+    assert_eq!(with_target, volume.read("nowhere.env"));
+    assert_eq!(
+        volume.read("dangling.env"),
+        EnvFileSource::NotFound,
+        "a link that stays inside leads nowhere"
+    );
 }
 
 #[test]

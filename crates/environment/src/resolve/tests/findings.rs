@@ -44,10 +44,23 @@ fn an_undefined_reference_is_reported_with_its_place() {
     assert_eq!(
         said(env, &on_node()),
         [
-            "warning reference-undefined .env[0].value[5..14]: $(NOPE_X) stays as it is: \"NOPE_X\" is not defined | \
-          declare \"NOPE_X\" above, or write $$(NOPE_X) to keep the text"
+            "warning reference-undefined .env[0].value[5..14]: $(NOPE_X) stays as it is: \"NOPE_X\" is not defined by \
+          the pod or a service | declare \"NOPE_X\" above (a variable of the image cannot be referenced), or write \
+          $$(NOPE_X) to keep the text"
         ]
     );
+}
+
+#[test]
+fn without_the_image_nobody_says_that_a_variable_exists_nowhere() {
+    let env = json!([{"name": "X", "value": "$(APP_HOME)"}]);
+    let unknown = said(env.clone(), &on_node());
+    assert!(unknown[0].contains("not defined by the pod or a service"), "{unknown:?}");
+    assert!(unknown[0].contains("a variable of the image cannot be referenced"), "{unknown:?}");
+    let with_it = said(env.clone(), &Sources { image: image(&["APP_HOME=/app"]), ..on_node() });
+    assert!(with_it[0].contains("is set only by the image, which no reference can see"), "{with_it:?}");
+    let without_it = said(env, &Sources { image: image(&[]), ..on_node() });
+    assert!(without_it[0].contains("\"APP_HOME\" is not defined | "), "{without_it:?}");
 }
 
 #[test]
@@ -80,7 +93,7 @@ fn a_mistyped_reference_offers_the_nearest_name() {
         said(env, &on_node()),
         [
             "warning reference-undefined .env[1].value[0..15]: $(DATABSE_HOST) stays as it is: \"DATABSE_HOST\" is not \
-          defined | did you mean $(DATABASE_HOST)?"
+          defined by the pod or a service | did you mean $(DATABASE_HOST)?"
         ]
     );
 }
@@ -270,7 +283,7 @@ fn missing_objects_and_keys_are_errors_in_the_words_of_kubernetes() {
     let hint = resolved.errors[3].hint().expect("a hint");
     assert_eq!(hint, "the key is called \"Key\"; keys are case-sensitive");
     // What failed is shown as missing, so that people see the whole list.
-    assert_eq!(lines(&resolved), ["A=<A>", "B=<B>", "C=<C>", "D=<D>"]);
+    assert_eq!(lines(&resolved), ["A=<!A>", "B=<!B>", "C=<!C>", "D=<!D>"]);
 }
 
 #[test]
@@ -378,6 +391,18 @@ fn an_env_file_says_what_kubernetes_would_read_differently() {
     assert!(exported.errors[0].hint().expect("a hint").contains("no export keyword"));
     let empty = resolved(&pod_with_env(json!([file_entry(false)])), &with_file(text("KEY=\n")));
     assert_eq!((lines(&empty), errors(&empty)), (vec!["X=".to_owned()], vec![]), "empty is a value");
+}
+
+#[test]
+fn a_reference_to_what_the_gate_leaves_out_names_the_gate() {
+    let options = Options { gates: Gates { env_files: false, ..Gates::default() }, ..Options::default() };
+    let pod = pod_with_env(json!([file_entry(true), {"name": "Y", "value": "$(X)"}]));
+    let findings = resolved_with(&pod, &with_file(text("KEY=v\n")), &options).findings();
+    assert_eq!(codes(&findings), ["env-files-disabled", "reference-skipped"]);
+    assert!(
+        findings.iter().all(|finding| finding.message.contains("feature gate EnvFiles is off")),
+        "{findings:?}"
+    );
 }
 
 #[test]

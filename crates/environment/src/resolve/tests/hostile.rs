@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::{codes, complete, config_map, errors, on_node, pod_with, pod_with_env, resolved, resolved_with};
-use crate::{Limits, Options, Sources, resolve};
+use crate::{Finding, FindingCode, Limits, Options, Reveal, Sources, resolve};
 
 /// Far more than any of these needs in a debug build on a busy machine, far less than quadratic time takes.
 const SOON: Duration = Duration::from_secs(10);
@@ -50,6 +50,43 @@ fn a_doubling_chain_of_unknown_values_stays_small() {
         .map(|entry| format!("{:?}", entry.value).len())
         .sum();
     assert!(held < 16 << 20, "the values take {held} bytes");
+}
+
+#[test]
+fn values_behind_a_refused_one_are_told_in_one_finding() {
+    let mut env = vec![json!({"name": "A0", "value": "0123456789"})];
+    for number in 1..30 {
+        let before = number - 1;
+        env.push(json!({"name": format!("A{number}"), "value": format!("$(A{before})$(A{before})")}));
+    }
+    let found = resolved(&pod_with_env(Json::Array(env)), &on_node());
+    let told: Vec<&Finding> = found
+        .resolution
+        .findings
+        .iter()
+        .filter(|each| each.code == FindingCode::ValueDependsOnError)
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(
+        told[0].message,
+        "the value of \"A15\" and 14 others is not known, because \"A14\" has an error"
+    );
+    let last = found.resolution.environment.get("A29").expect("it is there");
+    assert!(last.value.is_refused() && last.value.display(Reveal::Nothing).starts_with("<!A25>"));
+}
+
+#[test]
+fn values_that_are_shown_as_a_whole_are_told_in_one_finding() {
+    let mut env = vec![json!({"name": "A0", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})];
+    for number in 1..15 {
+        let before = number - 1;
+        env.push(json!({"name": format!("A{number}"), "value": format!("$(A{before})-$(A{before})")}));
+    }
+    let found = resolved(&pod_with_env(Json::Array(env)), &on_node());
+    let told: Vec<&Finding> = found.resolution.findings.iter().collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].code, FindingCode::ValueSummedUp);
+    assert!(told[0].message.contains("\"A10\""), "{told:?}");
 }
 
 #[test]
