@@ -235,12 +235,15 @@ pub fn prepare_ephemeral_containers_update(
     let mut updated = old.clone();
     replace_field(&mut updated["spec"], "ephemeralContainers", &new["spec"]["ephemeralContainers"]);
     *new = updated;
-    pod::drop_disabled_fields(&mut new["spec"], Some(&old["spec"]), request);
+    let path = Path::root("spec");
+    let dropped = pod::drop_disabled_fields(&mut new["spec"], &path, Some(&old["spec"]), request);
     defaults::apply(resource, new);
     let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
     validate(&mut errors, &mut warnings, resource, new, Some(&old["spec"]), request);
     pod::validate_ephemeral_update(&mut errors, old, new);
+    dropped.explain(&mut errors);
     let mut warnings = errors.into_result(warnings)?;
+    warnings.extend(dropped.warnings());
     if old["spec"] != new["spec"] {
         add_findings(&mut warnings, resource, new, request);
     }
