@@ -7,25 +7,6 @@ pub const SERVICE_VARIABLES: &str = "environment.coracle.dev/service-variables";
 /// Value of [`SERVICE_VARIABLES`]: references find service variables first, the container's own are their defaults.
 pub const SERVICE_VARIABLES_PREFER: &str = "prefer";
 
-/// On a pod: the contract of its hooks. The only value is [`HOOK_CONTRACT_DOCUMENT`].
-pub const HOOK_CONTRACT: &str = "hooks.coracle.dev/contract";
-
-/// Value of [`HOOK_CONTRACT`]: success of an exec hook is the output `ok`, HTTP 5xx is a failure, and health checks
-/// of the pod pause while a hook runs.
-pub const HOOK_CONTRACT_DOCUMENT: &str = "document";
-
-/// On a pod: `"true"` hands hooks their parameters (`--reason=` flag, `?reason=` query).
-pub const HOOK_PARAMETERS: &str = "hooks.coracle.dev/parameters";
-
-/// On a pod: JSON `{"CONTAINER": {"preStart": HANDLER, "postRestart": HANDLER}}`.
-pub const HOOK_HANDLERS: &str = "hooks.coracle.dev/handlers";
-
-/// On a pod: JSON `{"CONTAINER": {"postStart": "30s"}}`, a timeout for each hook.
-pub const HOOK_TIMEOUTS: &str = "hooks.coracle.dev/timeouts";
-
-/// On a pod: `"true"` expands `$(VAR)` in hook and exec-probe commands from the container's record.
-pub const HOOK_EXPAND: &str = "hooks.coracle.dev/expand";
-
 /// On a pod made from a file: hash of the file's content, as Kubernetes writes it on mirror pods.
 pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 

@@ -52,6 +52,12 @@ pub const LOG_FILES: u32 = 5;
 /// Most bytes kept of a hook's output.
 pub const HOOK_OUTPUT: usize = 64 * 1024;
 
+/// Longest time for an HTTP hook that names none, so that an answer that never ends does.
+pub const HTTP_HOOK_SECONDS: u64 = 60 * 60;
+
+/// After this time an event says that a hook still runs.
+pub const HOOK_RUNNING_SECONDS: u64 = 10;
+
 /// Longest message of an event, as Kubernetes' API accepts it.
 pub const EVENT_MESSAGE: usize = 1024;
 

@@ -40,6 +40,8 @@ pub mod event {
     pub const FAILED_POST_RESTART_HOOK: &str = "FailedPostRestartHook";
     /// A hook runs for long (Coracle's own).
     pub const HOOK_RUNNING: &str = "HookRunning";
+    /// A hook has ended as it should (Coracle's own).
+    pub const HOOK_FINISHED: &str = "HookFinished";
     /// An HTTPS hook was answered in plain HTTP and repeated so.
     pub const LIFECYCLE_HTTP_FALLBACK: &str = "LifecycleHTTPFallback";
     /// A hook or probe names a host that it must not reach (Coracle's own).

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::KubeletConfig;
 use crate::downward::Allocatable;
 use crate::events::{self, EventRecorder, EventType};
+use crate::hook_log::RunningHooks;
 use crate::pod_store::PodStore;
 use crate::runtime_calls::{ImageCalls, RuntimeCalls};
 
@@ -33,6 +34,8 @@ pub(crate) struct Agent {
     pub(crate) events: EventRecorder,
     pub(crate) store: PodStore,
     pub(crate) tasks: TaskTracker,
+    /// Hooks that run, for those who follow their logs.
+    pub(crate) running_hooks: RunningHooks,
     /// Ends with the agent.
     pub(crate) ending: CancellationToken,
     /// Raised whenever the runtime reported something; whoever waits for a container looks again.

@@ -125,6 +125,46 @@ async fn process_environment(agent: &Agent, id: &str) -> Option<Vec<(String, Str
     )
 }
 
+/// A variable that a container got, for the node's own use.
+#[derive(Clone)]
+pub(crate) struct RecordedVariable {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// It comes from a Secret.
+    pub(crate) secret: bool,
+}
+
+/// What a container got when it was started, in order; nothing if that is not known.
+pub(crate) fn variables(agent: &Agent, pod: &Pod, container: &str) -> Vec<RecordedVariable> {
+    let dirs = agent.config.pod_dirs(pod.metadata.uid.as_deref().unwrap_or_default());
+    let text = std::fs::read(dirs.environment_record(container)).unwrap_or_default();
+    let Ok(kept) = serde_json::from_slice::<KeptRecord>(&text) else {
+        return Vec::new();
+    };
+    let variables = kept.revealed.environment.into_iter().zip(kept.masked.environment);
+    variables
+        .filter_map(|(revealed, masked)| {
+            Some(RecordedVariable {
+                name: revealed.name,
+                value: revealed.value?,
+                secret: masked.state == State::Masked,
+            })
+        })
+        .collect()
+}
+
+/// What a container that is not created yet will get of the pod's own.
+pub(crate) fn declared(configured: &ConfiguredContainer) -> Vec<RecordedVariable> {
+    let entries = configured.resolved.resolution.environment.entries().iter();
+    entries
+        .filter_map(|entry| {
+            let value = entry.value.exposed()?;
+            let secret = value != entry.value.display(Reveal::Nothing);
+            Some(RecordedVariable { name: entry.name.clone(), value: value.into_owned(), secret })
+        })
+        .collect()
+}
+
 /// Whose record is read, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordRequest<'a> {

@@ -10,6 +10,23 @@ use std::path::Path;
 ///
 /// What the file system says; the old file is then still there.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    write(path, bytes, mode, false)
+}
+
+/// The same, and waits until file and name are on the disk.
+///
+/// # Errors
+///
+/// What the file system says.
+pub(crate) fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    write(path, bytes, mode, true)?;
+    match path.parent() {
+        Some(parent) => std::fs::File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32, synced: bool) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         create_dirs(parent)?;
     }
@@ -23,6 +40,9 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
             .mode(mode)
             .open(&temporary)?;
         file.write_all(bytes)?;
+        if synced {
+            file.sync_data()?;
+        }
         std::fs::rename(&temporary, path)
     })();
     if result.is_err() {

@@ -77,6 +77,7 @@ pub(crate) async fn exec(
         container_id: target.container_id.to_owned(),
         cmd: command,
         timeout: i64::try_from(seconds).unwrap_or(0),
+        ..v1::ExecSyncRequest::default()
     };
     let cut = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes[..bytes.len().min(OUTPUT)]).into_owned();
     match agent.runtime.exec_sync(request).await {

@@ -70,7 +70,6 @@ impl HttpUrl {
     }
 
     /// Adds `name=value` to the query.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the parameters of hooks will use it"))]
     pub(crate) fn add_parameter(&mut self, name: &str, value: &str) {
         let separator = match self.target.split_once('?') {
             None => "?",

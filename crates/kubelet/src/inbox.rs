@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Pod;
 use lifecycle::ContainerHealth;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+
+use crate::hooks::HookEnd;
 
 /// What has happened since the worker last looked.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +17,10 @@ pub(crate) struct News {
     pub(crate) vanished: bool,
     /// A ConfigMap, Secret or Service has changed: volumes are refreshed, failed starts tried again.
     pub(crate) sources_changed: bool,
-    /// Stops of containers that the runtime did not carry out, by its identifier.
-    pub(crate) failed_stops: Vec<String>,
+    /// Stops of containers that the runtime has answered, by its identifier.
+    pub(crate) ended_stops: Vec<String>,
+    /// Hooks that have ended.
+    pub(crate) hook_ends: Vec<HookEnd>,
     /// What probes found out, by the runtime's identifier of the container.
     pub(crate) health: Vec<(String, ContainerHealth)>,
 }
@@ -34,6 +38,8 @@ pub(crate) struct Inbox {
     state: Arc<Mutex<InboxState>>,
     changed: Arc<Notify>,
     stop: Arc<Notify>,
+    /// Health checks wait, because a hook runs.
+    checks_held: Arc<watch::Sender<bool>>,
 }
 
 impl Inbox {
@@ -71,10 +77,27 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// The runtime did not stop a container.
-    pub(crate) fn put_failed_stop(&self, id: String) {
-        self.with(|state| state.news.failed_stops.push(id));
+    /// The runtime has answered a stop of a container, whatever it said.
+    pub(crate) fn put_ended_stop(&self, id: String) {
+        self.with(|state| state.news.ended_stops.push(id));
         self.changed.notify_one();
+    }
+
+    /// A hook has ended.
+    pub(crate) fn put_hook_end(&self, end: HookEnd) {
+        self.with(|state| state.news.hook_ends.push(end));
+        self.changed.notify_one();
+    }
+
+    /// Whether health checks of the pod wait.
+    pub(crate) fn hold_health_checks(&self, hold: bool) {
+        self.checks_held.send_if_modified(|held| std::mem::replace(held, hold) != hold);
+    }
+
+    /// Waits until health checks of the pod may run.
+    pub(crate) async fn health_checks_allowed(&self) {
+        // The sender is part of this box, so that it cannot be gone.
+        let _ = self.checks_held.subscribe().wait_for(|held| !held).await;
     }
 
     /// A probe found something out.

@@ -14,6 +14,7 @@
 //! | `pods` ([`pods::PodsTask`]) | the workers | its channel | workers' inboxes |
 //! | one worker a pod ([`worker::PodWorker`]) | that pod's memory | its inbox, the runtime | API, runtime, disk |
 //! | one prober a container with probes ([`probes`]) | its counters | the container | its worker's inbox |
+//! | one task a hook that runs ([`hooks`]) | its log | the container, the pod's network | its worker's inbox |
 //! | `keep_node` | the node's object | the runtime's status | the API |
 //! | `watch_node` | a watch | the node's object | `pods`, `bind_unscheduled` |
 //! | `bind_unscheduled` | a watch | pods, the node | the API |
@@ -38,6 +39,9 @@ mod environment_sources;
 mod events;
 mod files;
 mod handlers;
+mod hook_environment;
+mod hook_log;
+mod hook_result;
 mod hooks;
 mod http;
 mod http_client;
@@ -157,6 +161,7 @@ pub fn spawn_kubelet(
         runtime_version: OnceLock::new(),
         events: recorder,
         tasks: tasks.clone(),
+        running_hooks: hook_log::RunningHooks::default(),
         ending: stop.clone(),
         runtime_changes: tokio::sync::watch::Sender::new(0),
         node: tokio::sync::watch::Sender::new(None),

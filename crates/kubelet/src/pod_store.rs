@@ -60,6 +60,11 @@ impl PodStore {
         files::write_whole(&self.state_file(uid), text.as_bytes(), 0o600)
     }
 
+    /// The same, and waits until it is on the disk.
+    pub(crate) fn write_durably(&self, uid: &str, text: &str) -> io::Result<()> {
+        files::write_durably(&self.state_file(uid), text.as_bytes(), 0o600)
+    }
+
     /// Reads a pod's state; `None` if there is none. Times of another boot are put right.
     pub(crate) fn load(&self, uid: &str) -> Result<Option<SavedPod>, LoadPodError> {
         let path = self.state_file(uid);

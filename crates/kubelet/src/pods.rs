@@ -270,11 +270,7 @@ impl PodsTask {
 
     fn load(&self, uid: &str, pod: &Pod) -> Option<SavedPod> {
         match self.agent.store.load(uid) {
-            Ok(saved) => saved.map(|mut saved| {
-                // Stops that were under way ended with the agent that ordered them.
-                saved.memory.stopping.clear();
-                saved
-            }),
+            Ok(saved) => saved,
             Err(error @ LoadPodError::Damaged(_)) => {
                 self.agent.pod_event(pod, EventType::Warning, event::STATE_QUARANTINED, error.to_string());
                 Some(SavedPod { pod: pod.clone(), ..SavedPod::default() })

@@ -7,7 +7,8 @@ use std::time::Duration;
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use lifecycle::{
-    ContainerHealth, ContainerPhase, ProbeCounter, ProbeKind, ProbeTiming, RuntimePod, pod_container,
+    ContainerHealth, ContainerPhase, HookSettings, PodMemory, ProbeCounter, ProbeKind, ProbeTiming,
+    RuntimePod, StartHooks, pod_container, start_hooks,
 };
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -15,8 +16,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use api::reasons::event;
 
 use crate::agent::{Agent, SharedAgent};
+use crate::environment_record;
 use crate::events::EventType;
 use crate::handlers::{self, HandlerError, HandlerTarget};
+use crate::hook_environment;
 use crate::inbox::Inbox;
 use crate::pod_network::PodNetwork;
 
@@ -34,6 +37,7 @@ impl PodProbes {
         inbox: &Inbox,
         pod: &Arc<Pod>,
         runtime: &RuntimePod,
+        memory: &PodMemory,
     ) {
         let running = |id: &str| {
             runtime.container(id).is_some_and(|container| match container.phase {
@@ -53,6 +57,10 @@ impl PodProbes {
                 continue;
             };
             let spec = found.spec;
+            // Probes of a container begin when its start hooks have returned.
+            if start_hooks(pod, memory, &instance.name, instance.attempt) != StartHooks::Done {
+                continue;
+            }
             if spec.startup_probe.is_none() && spec.liveness_probe.is_none() && spec.readiness_probe.is_none()
             {
                 continue;
@@ -135,6 +143,7 @@ impl Prober {
             if kind != ProbeKind::Readiness && self.inbox.is_stopping() {
                 return;
             }
+            self.inbox.health_checks_allowed().await;
             if let Some(verdict) = self.once(kind, probe, timing, &mut counter).await
                 && !self.apply(kind, probe, verdict)
             {
@@ -219,7 +228,13 @@ impl Prober {
         let timeout = Duration::from_secs(u64::from(timing.timeout));
         if let Some(exec) = &probe.exec {
             let env = self.container.env.as_deref().unwrap_or_default();
-            let command = environment::expand_exec_probe(exec.command.as_deref().unwrap_or_default(), env);
+            let written = exec.command.as_deref().unwrap_or_default();
+            let command = if HookSettings::of(&self.pod).expand {
+                let variables = environment_record::variables(&self.agent, &self.pod, &self.container.name);
+                written.iter().map(|text| hook_environment::expand(text, &variables)).collect()
+            } else {
+                environment::expand_exec_probe(written, env)
+            };
             return match handlers::exec(&self.agent, target, command, timeout).await {
                 Ok(outcome) if outcome.exit_code == 0 => Ok(()),
                 Ok(outcome) => Err(ProbeFailure::Failed(format!("{}{}", outcome.stdout, outcome.stderr))),

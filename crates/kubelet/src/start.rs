@@ -11,13 +11,10 @@ use lifecycle::StartRecord;
 use api::reasons::{event, waiting};
 
 use crate::agent::Agent;
-use crate::container_config::{ConfigError, ConfigRequest, configure};
+use crate::container_config::{ConfigError, ConfigRequest, ConfiguredContainer, configure};
 use crate::environment_record;
 use crate::events::EventType;
-use crate::handlers::HandlerTarget;
-use crate::hooks::{HookError, run_hook};
 use crate::images::{ImageError, PresentImage, ensure_image};
-use crate::pod_network::PodNetwork;
 
 /// What to start.
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +44,6 @@ pub(crate) enum StartContainerError {
     /// The runtime refused to start it.
     #[error("{message}")]
     Run { message: String, record: StartRecord },
-    /// It runs, and its postStart hook failed.
-    #[error("{message}")]
-    PostStart { message: String, record: StartRecord },
 }
 
 impl StartContainerError {
@@ -65,7 +59,6 @@ impl StartContainerError {
             Self::Config(_) => Some(waiting::CREATE_CONTAINER_CONFIG_ERROR),
             Self::Create { .. } => Some(waiting::CREATE_CONTAINER_ERROR),
             Self::Run { .. } => Some(waiting::RUN_CONTAINER_ERROR),
-            Self::PostStart { .. } => Some(waiting::POST_START_HOOK_ERROR),
         }
     }
 
@@ -93,10 +86,6 @@ impl StartContainerError {
             Self::Config(config) if config.is_too_large() => {
                 vec![(event::ENV_TOO_LARGE, format!("Error: {self}"))]
             }
-            // The details stand in the waiting message only.
-            Self::PostStart { .. } => {
-                vec![(event::FAILED_POST_START_HOOK, "PostStartHook failed".to_owned())]
-            }
             Self::Config(_) | Self::Create { .. } | Self::Run { .. } => vec![error(&self.to_string())],
         }
     }
@@ -114,18 +103,13 @@ pub(crate) async fn start_container(
     agent: &Agent,
     request: StartRequest<'_>,
     cancelled: impl Future<Output = ()>,
-    stop: impl Future<Output = ()>,
 ) -> Result<StartRecord, StartContainerError> {
     let StartRequest { pod, container, attempt, .. } = request;
     let mut lap = Lap::start();
-    let image = ensure_image(agent, pod, container, cancelled).await?;
-    lap.done("the image is there");
-    let configured =
-        configure(agent, ConfigRequest { pod, container, attempt, image: &image, pod_ips: request.pod_ips })
-            .await?;
+    let (image, configured) = prepare(agent, pod, container, attempt, request.pod_ips, cancelled).await?;
+    lap.done("the container is configured");
     announce_findings(agent, pod, container, &configured.resolved.resolution.findings);
     make_log_dir(agent, pod, container);
-    lap.done("the container is configured");
     let id = create(agent, &request, configured.config.clone()).await?;
     lap.done("the container is created");
     agent.container_event(pod, &container.name, EventType::Normal, event::CREATED, "Container created");
@@ -138,10 +122,22 @@ pub(crate) async fn start_container(
     lap.done("the container is started");
     environment_record::save(agent, pod, container, &id, &image, configured).await;
     lap.done("the record is kept");
-    match post_start(agent, &request, &id, stop).await {
-        Ok(()) => Ok(record),
-        Err(error) => Err(StartContainerError::PostStart { message: error.to_string(), record }),
-    }
+    Ok(record)
+}
+
+/// What a container needs before it can be created: its image and its configuration.
+pub(crate) async fn prepare(
+    agent: &Agent,
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+    pod_ips: &[String],
+    cancelled: impl Future<Output = ()>,
+) -> Result<(PresentImage, ConfiguredContainer), StartContainerError> {
+    let image = ensure_image(agent, pod, container, cancelled).await?;
+    let request = ConfigRequest { pod, container, attempt, image: &image, pod_ips };
+    let configured = configure(agent, request).await?;
+    Ok((image, configured))
 }
 
 /// How long each step of a start took, for the node's own log at level debug.
@@ -155,32 +151,6 @@ impl Lap {
     fn done(&mut self, step: &str) {
         tracing::debug!(took = ?self.0.elapsed(), "{step}");
         self.0 = std::time::Instant::now();
-    }
-}
-
-/// Runs the postStart hook, if there is one. The pod waits for it, unless it is to stop: then the hook is left to itself, and
-/// dies with its container.
-async fn post_start(
-    agent: &Agent,
-    request: &StartRequest<'_>,
-    id: &str,
-    stop: impl Future<Output = ()>,
-) -> Result<(), HookError> {
-    let hooks = request.container.lifecycle.as_ref();
-    let Some(hook) = hooks.and_then(|hooks| hooks.post_start.as_ref()) else {
-        return Ok(());
-    };
-    let network = PodNetwork::new(agent, request.pod, request.sandbox_id, request.pod_ips);
-    let target = HandlerTarget {
-        pod: request.pod,
-        container: request.container,
-        container_id: id,
-        network: &network,
-        agent_name: "kube-lifecycle",
-    };
-    tokio::select! {
-        result = run_hook(agent, request.pod, target, hook) => result,
-        () = stop => Ok(()),
     }
 }
 

@@ -10,8 +10,10 @@
 //! repeated after a pause; other pods do not notice.
 
 mod actions;
+mod hooks;
 mod losses;
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,8 @@ use std::time::Duration;
 use cri::v1;
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use lifecycle::{Action, Health, PodMemory, PodView, RuntimePod, is_own_condition};
+use lifecycle::{Action, Health, HookKey, PodMemory, PodView, RuntimePod, UnderWay, is_own_condition};
+use tokio_util::sync::DropGuard;
 
 use api::reasons::event;
 
@@ -92,6 +95,10 @@ pub(crate) struct PodWorker {
     saved: String,
     /// The status as it was last written.
     written: Option<PodStatus>,
+    /// What is being carried out for this pod.
+    under_way: UnderWay,
+    /// Hooks that run; dropping one gives it up.
+    hooks: BTreeMap<HookKey, DropGuard>,
     /// Back-offs that were told already: container and the attempt that waits.
     announced: Vec<(String, u32)>,
 }
@@ -111,6 +118,8 @@ impl PodWorker {
             volumes_ready: false,
             saved: String::new(),
             written: None,
+            under_way: UnderWay::default(),
+            hooks: BTreeMap::new(),
             announced: Vec::new(),
         }
     }
@@ -223,8 +232,11 @@ impl PodWorker {
             self.memory.retry_failed_starts();
             self.volumes_ready = false;
         }
-        for id in news.failed_stops {
-            self.memory.stopping.remove(&id);
+        for id in news.ended_stops {
+            self.under_way.stops.remove(&id);
+        }
+        for end in &news.hook_ends {
+            self.hook_ended(end);
         }
         self.health.extend(news.health);
         self.memory.note_object(&self.pod, news.vanished, clock::now());
@@ -238,7 +250,7 @@ impl PodWorker {
         self.memory.note_observed(&self.pod, &runtime, clock::now());
         self.runtime = runtime;
         self.health.retain(|id, _| self.runtime.container(id).is_some());
-        self.probes.follow(&self.agent, &self.inbox, &self.pod, &self.runtime);
+        self.probes.follow(&self.agent, &self.inbox, &self.pod, &self.runtime, &self.memory);
         if !self.volumes_ready && self.memory.stop.is_none() && self.runtime.ready_sandbox().is_some() {
             // The agent was restarted, or a source has changed.
             self.set_up_volumes().await;
@@ -252,6 +264,7 @@ impl PodWorker {
             runtime: &self.runtime,
             memory: &self.memory,
             health: &self.health,
+            under_way: &self.under_way,
             spec_hash: labels::container_hash,
             now: clock::now(),
         }
@@ -265,6 +278,15 @@ impl PodWorker {
             return;
         }
         match self.agent.store.write(&self.uid, &text) {
+            Ok(()) => self.saved = text,
+            Err(error) => tracing::warn!(pod = self.name(), %error, "the state of the pod was not saved"),
+        }
+    }
+
+    /// Writes the state file so that it survives the machine, too: what is done next must not be done without it.
+    fn save_durably(&mut self) {
+        let text = self.agent.store.render(&self.pod, &self.memory);
+        match self.agent.store.write_durably(&self.uid, &text) {
             Ok(()) => self.saved = text,
             Err(error) => tracing::warn!(pod = self.name(), %error, "the state of the pod was not saved"),
         }

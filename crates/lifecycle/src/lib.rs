@@ -10,6 +10,8 @@
 //! | `plan/start.rs` | sandbox, init containers, sidecars, containers, restarts |
 //! | `plan/stop.rs` | who is stopped when, and what is cleared away |
 //! | `restart_all.rs` | when all containers of a pod start again together |
+//! | `plan/hooks.rs` | which hook holds what up |
+//! | `hooks.rs`, `hook_settings.rs` | which hook is due, how often it was delivered, for what reason |
 //! | `restart.rs` | whether a container that ended starts again |
 //! | `backoff.rs` | how long it waits before it does |
 //! | `instance.rs` | what is the latest instance of a container, from runtime and memory together |
@@ -21,6 +23,8 @@ mod backoff;
 mod clock;
 mod conditions;
 mod containers;
+mod hook_settings;
+mod hooks;
 mod instance;
 mod memory;
 mod observed;
@@ -41,6 +45,11 @@ pub use containers::{
     AnyContainer, ContainerRole, PodContainer, all_containers, any_container, container_role,
     ephemeral_containers, pod_container, pod_containers,
 };
+pub use hook_settings::{
+    HOOK_CONTRACT, HOOK_CONTRACT_DOCUMENT, HOOK_EXPAND, HOOK_HANDLERS, HOOK_PARAMETERS, HOOK_TIMEOUTS,
+    HookSettings, hook_handler, hook_timeout, parse_hook_timeout,
+};
+pub use hooks::{HookKey, HookKind, HookOutcome, HookReason, HookRecord, StartHooks, UnderWay, start_hooks};
 pub use instance::{Exit, Instance, latest_instance};
 pub use memory::{
     ContainerMemory, ExitRecord, Lost, PodMemory, RestartAllOrder, SandboxFailure, StartFailure, StartRecord,

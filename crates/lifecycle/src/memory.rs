@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::backoff::Backoff;
 use crate::clock::{BootTime, Now};
 use crate::containers::{ContainerRole, container_role};
+use crate::hooks::{HookReason, HookRecord};
 use crate::instance::latest_instance;
 use crate::observed::{ContainerPhase, RuntimePod};
 
@@ -75,6 +76,9 @@ pub struct ContainerMemory {
     /// Why the last attempt to start it failed.
     #[serde(default)]
     pub failure: Option<StartFailure>,
+    /// Hooks of the latest instance, and of the one that is to be.
+    #[serde(default)]
+    pub hooks: Vec<HookRecord>,
     /// An init container that ran to its end in the present sandbox.
     #[serde(default)]
     pub completed: bool,
@@ -195,12 +199,18 @@ pub struct StopOrder {
 }
 
 /// A stop of one container that was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopIntent {
     /// When it is killed.
     pub deadline: BootTime,
     /// A failed probe ordered it.
     pub probe_failed: bool,
+    /// What its preStop hook is told.
+    #[serde(default)]
+    pub reason: HookReason,
+    /// The grace has room for a preStop hook.
+    #[serde(default)]
+    pub with_hook: bool,
 }
 
 /// Seconds until something is tried again after `failures` failures in a row: 1, 2, 4, 8, 10, 10, ...
@@ -354,6 +364,7 @@ impl PodMemory {
             retry: now.boot.plus_seconds(retry_seconds(failures)),
             failures,
         });
+        self.forget_pre_start(name);
     }
 
     /// Notes that an image could not be pulled: its own, longer back-off applies. Returns the seconds of the wait.
@@ -368,6 +379,7 @@ impl PodMemory {
             retry: now.boot.plus_seconds(delay),
             failures,
         });
+        self.forget_pre_start(name);
         delay
     }
 
@@ -443,6 +455,9 @@ impl PodMemory {
             memory.backoff.raised = now.boot;
             memory.image_backoff.raised = now.boot;
             memory.failure = None;
+            for record in &mut memory.hooks {
+                record.began = now.boot;
+            }
             for exit in memory.exit.iter_mut().chain(&mut memory.previous) {
                 exit.ended = BootTime::default();
             }

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::containers::{ContainerRole, all_containers, pod_containers};
+use crate::hooks::{StartHooks, start_hooks};
 use crate::instance::{Instance, latest_instance};
 use crate::memory::{PodMemory, StopCause};
 use crate::observed::RuntimePod;
@@ -131,7 +132,12 @@ impl Tally {
                 (ContainerRole::Init, Instance::Running { .. }) => tally.init_waits = true,
                 (ContainerRole::Init, Instance::None | Instance::Stuck(_)) | (ContainerRole::Sidecar, _) => {}
                 (ContainerRole::App, Instance::None | Instance::Stuck(_)) => tally.app_waits = true,
-                (ContainerRole::App, Instance::Running { .. }) => {}
+                // Before its first start hooks have returned it has not started yet.
+                (ContainerRole::App, Instance::Running { container, .. }) => {
+                    let hooks = start_hooks(pod, memory, &container.name, container.attempt);
+                    tally.app_waits |=
+                        hooks != StartHooks::Done && own.exit.is_none() && memory.stop.is_none();
+                }
                 (ContainerRole::App, Instance::Ended(exit)) => tally.failed |= exit.code != 0,
             }
         }

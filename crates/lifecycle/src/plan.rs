@@ -14,6 +14,7 @@
 //!
 //! A pod that stops never starts anything again.
 
+mod hooks;
 mod start;
 mod stop;
 
@@ -21,6 +22,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::clock::{BootTime, Now};
 use crate::containers::ContainerRole;
+use crate::hooks::{HookKey, UnderWay, next_look};
 use crate::memory::{PodMemory, StopCause, StopOrder};
 use crate::observed::{Health, RuntimePod};
 use crate::phase::{PodPhase, outcome};
@@ -39,6 +41,8 @@ pub struct PodView<'a> {
     /// Hash of a container's specification as it is now, by which a changed image is noticed. Ephemeral containers never
     /// change.
     pub spec_hash: fn(&k8s_openapi::api::core::v1::Container) -> String,
+    /// What this process is carrying out.
+    pub under_way: &'a UnderWay,
     /// The moment.
     pub now: Now,
 }
@@ -83,6 +87,31 @@ pub enum Action {
         /// Its role.
         role: ContainerRole,
     },
+    /// Remember that a container is stopped, and say so: its preStop hook comes before the signal.
+    BeginStop {
+        /// Identifier of the runtime.
+        id: String,
+        /// Name in the specification.
+        name: String,
+        /// Why.
+        reason: KillReason,
+        /// Seconds until the kill signal.
+        grace_seconds: i64,
+    },
+    /// Deliver a hook, without waiting for its end.
+    RunHook {
+        /// Which.
+        key: HookKey,
+        /// The instance's identifier in the runtime; a preStart hook has none.
+        id: Option<String>,
+        /// The number of this delivery, from 1.
+        delivery: u32,
+    },
+    /// Wait no longer for a hook: it is left to itself.
+    AbandonHook {
+        /// Which.
+        key: HookKey,
+    },
     /// Stop a container, without waiting for its end.
     StopContainer {
         /// Identifier of the runtime.
@@ -125,6 +154,18 @@ pub enum KillReason {
 }
 
 impl KillReason {
+    /// Whether the container failed, so that its policy decides as after a failure, whatever its exit status.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::Unhealthy(_) | Self::HookFailed(_) => true,
+            Self::PodStops(_)
+            | Self::DefinitionChanged
+            | Self::RestartAll
+            | Self::NotWanted
+            | Self::SandboxDied => false,
+        }
+    }
+
     /// The message of the event `Killing`.
     pub fn message(&self, container: &str) -> String {
         match self {
@@ -147,10 +188,15 @@ impl Plan {
 
 /// Decides what to do next. Calling it again with the same view gives the same plan.
 pub fn plan(view: PodView<'_>) -> Plan {
-    match stop_order(&view) {
+    let mut plan = match stop_order(&view) {
         Some(order) => stop::plan_stop(&view, order),
         None => start::plan_start(&view),
+    };
+    // The status says for how long a hook has been running.
+    for record in view.under_way.hooks.iter().filter_map(|key| view.memory.hook(key)) {
+        plan.wake(next_look(record.began, view.now));
     }
+    plan
 }
 
 /// Seconds of `activeDeadlineSeconds` that are left, and when they end.

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::backoff::Backoff;
 use crate::conditions::{ConditionInputs, conditions};
 use crate::containers::{ContainerRole, PodContainer, ephemeral_containers, pod_containers};
+use crate::hooks::{StartHooks, start_hooks, starting_text, stopping_text};
 use crate::instance::{Exit, Instance, latest_instance};
 use crate::memory::{ContainerMemory, StopCause};
 use crate::phase::{PodPhase, pod_phase};
@@ -56,7 +57,7 @@ pub fn status(view: &PodView<'_>, node: &NodeIdentity) -> PodStatus {
     PodStatus {
         phase: Some(phase.as_str().to_owned()),
         reason,
-        message,
+        message: message.or_else(|| stopping_text(view)),
         conditions: Some(conditions(&ConditionInputs {
             pod: view.pod,
             phase,
@@ -104,6 +105,8 @@ impl StatusWriter<'_> {
         let memory = view.memory.container(name);
         let instance = latest_instance(view.memory, view.runtime, name);
         let running = match &instance {
+            // While its start hooks run, nobody is told that it is up.
+            Instance::Running { .. } if self.starting(&instance).is_some() => None,
             Instance::Running { container, .. } => Some(*container),
             Instance::None | Instance::Stuck(_) | Instance::Ended(_) => None,
         };
@@ -143,6 +146,16 @@ impl StatusWriter<'_> {
         }
     }
 
+    /// The start hooks that an instance still has before it; none once they are done, or when the pod stops anyway.
+    fn starting(&self, instance: &Instance<'_>) -> Option<StartHooks> {
+        let Instance::Running { container, .. } = instance else {
+            return None;
+        };
+        let name = self.container.name();
+        let hooks = start_hooks(self.view.pod, self.view.memory, name, container.attempt);
+        (hooks != StartHooks::Done && self.view.memory.stop.is_none()).then_some(hooks)
+    }
+
     /// The API writes the runtime's name before the identifier.
     fn container_id(&self, id: &str) -> String {
         format!("{}://{id}", self.node.runtime_name)
@@ -151,6 +164,18 @@ impl StatusWriter<'_> {
     /// `state` and `lastState`.
     fn states(&self, instance: &Instance<'_>) -> (ContainerState, Option<ContainerState>) {
         let memory = self.view.memory.container(self.container.name());
+        if let Some(hooks) = self.starting(instance) {
+            let text = starting_text(self.view, self.container.name());
+            let state = match (&hooks, &memory.failure) {
+                (StartHooks::Failed(_), Some(failure)) => {
+                    waiting(&failure.reason, Some(failure.message.clone()))
+                }
+                (StartHooks::Failed(_) | StartHooks::Next(_) | StartHooks::Done, _) => {
+                    waiting(default_reason(self.view), text)
+                }
+            };
+            return (state, memory.exit.as_ref().map(|exit| self.terminated(exit)));
+        }
         match instance {
             Instance::Running { started_at, .. } => {
                 let running = ContainerState {
@@ -163,10 +188,13 @@ impl StatusWriter<'_> {
             Instance::None | Instance::Stuck(_) if self.phase.is_terminal() && app_has_run(self.view) => {
                 (never_located(), None)
             }
-            Instance::None | Instance::Stuck(_) => match &memory.failure {
-                Some(failure) => (waiting(&failure.reason, Some(failure.message.clone())), None),
-                None => (waiting(default_reason(self.view), None), None),
-            },
+            Instance::None | Instance::Stuck(_) => {
+                let text = starting_text(self.view, self.container.name());
+                match (text, &memory.failure) {
+                    (None, Some(failure)) => (waiting(&failure.reason, Some(failure.message.clone())), None),
+                    (text, _) => (waiting(default_reason(self.view), text), None),
+                }
+            }
         }
     }
 
@@ -184,6 +212,9 @@ impl StatusWriter<'_> {
             || !anew && !will_restart(self.view.pod, self.container, exit.code, exit.probe_failed);
         if stays {
             return (ended, previous);
+        }
+        if let Some(text) = starting_text(self.view, self.container.name()) {
+            return (waiting(default_reason(self.view), Some(text)), Some(ended));
         }
         if let Some(failure) = &memory.failure {
             return (waiting(&failure.reason, Some(failure.message.clone())), Some(ended));

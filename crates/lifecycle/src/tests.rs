@@ -1,6 +1,7 @@
 //! Tables of the decisions: a small world in which pods, the runtime and time are written down, and what is decided.
 
 mod ephemeral;
+mod hooks;
 mod placements;
 mod plans;
 mod restart_rules;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Action, BootTime, ContainerPhase, Health, NodeIdentity, Now, ObservedContainer, ObservedSandbox, Plan,
-    PodMemory, PodView, RuntimePod, StartRecord,
+    PodMemory, PodView, RuntimePod, StartRecord, StopIntent, UnderWay,
 };
 
 /// A pod, what runs, what is remembered, and the time.
@@ -23,6 +24,7 @@ struct World {
     runtime: RuntimePod,
     memory: PodMemory,
     health: Health,
+    under_way: UnderWay,
     now: Now,
 }
 
@@ -39,6 +41,7 @@ impl World {
             runtime: RuntimePod::default(),
             memory: PodMemory::default(),
             health: BTreeMap::new(),
+            under_way: UnderWay::default(),
             now,
         };
         world.memory.note_accepted(now);
@@ -110,6 +113,13 @@ impl World {
         };
     }
 
+    /// A stop that was begun and that the runtime carries out.
+    fn stopping(&mut self, id: &str, deadline: BootTime, probe_failed: bool) {
+        let intent = StopIntent { deadline, probe_failed, ..StopIntent::default() };
+        self.memory.note_stopping(id, intent);
+        self.under_way.stops.insert(id.to_owned());
+    }
+
     fn pass(&mut self, seconds: i64) {
         self.now.boot = self.now.boot.plus_seconds(seconds);
         self.now.wall = Timestamp::from_second(self.now.wall.as_second() + seconds).expect("a time");
@@ -121,6 +131,7 @@ impl World {
             runtime: &self.runtime,
             memory: &self.memory,
             health: &self.health,
+            under_way: &self.under_way,
             spec_hash: |container: &Container| container.image.clone().unwrap_or_default(),
             now: self.now,
         }
@@ -155,6 +166,11 @@ fn word(action: &Action) -> String {
         Action::StartContainer { name, attempt, .. } => format!("start {name}-{attempt}"),
         Action::AnnounceBackOff { name, .. } => format!("back-off {name}"),
         Action::StopContainer { id, grace_seconds, .. } => format!("stop {id} in {grace_seconds}"),
+        Action::BeginStop { id, grace_seconds, .. } => format!("begin to stop {id} in {grace_seconds}"),
+        Action::RunHook { key, delivery, .. } => {
+            format!("{} {}-{} #{delivery}", key.kind.as_str(), key.container, key.attempt)
+        }
+        Action::AbandonHook { key } => format!("abandon {} {}", key.kind.as_str(), key.container),
         Action::RemoveContainer { id } => format!("remove {id}"),
         Action::ClearVolumes => "clear".to_owned(),
         Action::Forget => "forget".to_owned(),

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::call_error::CallError;
 use crate::containers::{link_of, unexpected};
+use crate::launch::Variable;
 use crate::protocol::{Call, ExecuteCall, InitMessage, Reply};
 use crate::runtime::Runtime;
 use crate::sandbox::lock;
@@ -60,6 +61,7 @@ impl Runtime {
         &self,
         container_id: &str,
         args: Vec<String>,
+        environment: Vec<Variable>,
         streams: Streams,
     ) -> Result<Execution, CallError> {
         if args.is_empty() {
@@ -104,6 +106,7 @@ impl Runtime {
             container: container.record.id.clone(),
             execution: number,
             args,
+            environment,
             terminal: streams.terminal,
         });
         let reply = link.call_with(call, descriptors).await;
@@ -129,11 +132,12 @@ impl Runtime {
         &self,
         container_id: &str,
         args: Vec<String>,
+        environment: Vec<Variable>,
         timeout: Option<Duration>,
     ) -> Result<ExecSyncResponse, CallError> {
         let streams = Streams { stdin: false, stdout: true, stderr: true, terminal: false };
         let Execution { number, link, stdout, stderr, ended, .. } =
-            self.begin_execution(container_id, args, streams).await?;
+            self.begin_execution(container_id, args, environment, streams).await?;
         let (stdout, stderr) = (collect(stdout), collect(stderr));
         let exit_code = match timeout {
             None => ended.await.ok(),

@@ -63,6 +63,8 @@ pub(crate) struct ContainerChild {
 pub(crate) struct ExecutionChild {
     pub(crate) container_directory: PathBuf,
     pub(crate) args: Vec<String>,
+    /// Variables besides the container's own.
+    pub(crate) environment: Vec<Variable>,
     pub(crate) terminal: bool,
     pub(crate) status: UnixStream,
     /// The container's first process.
@@ -109,7 +111,8 @@ pub(crate) fn run_container(child: ContainerChild) -> ! {
 
 /// Enters the container and becomes the command.
 pub(crate) fn run_execution(child: ExecutionChild) -> ! {
-    let ExecutionChild { container_directory, args, terminal, status, target, streams, console } = child;
+    let ExecutionChild { container_directory, args, environment, terminal, status, target, streams, console } =
+        child;
     let mut keep = vec![
         status.as_fd(),
         target.as_fd(),
@@ -127,6 +130,11 @@ pub(crate) fn run_execution(child: ExecutionChild) -> ! {
         Err(error) => report_and_exit(&status, &error),
     };
     process.args = args;
+    for variable in environment {
+        if !process.environment.iter().any(|own| own.name == variable.name) {
+            process.environment.push(variable);
+        }
+    }
     let error = match execution_console(terminal, console, &mut process).and_then(begin_session) {
         Ok(()) => program::become_program(&process),
         Err(error) => error,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::launch::ExitRecord;
+use crate::launch::{ExitRecord, Variable};
 
 /// A request, numbered so that replies find their asker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub(crate) struct ExecuteCall {
     /// Chosen by the asker, unique for the shim's life.
     pub(crate) execution: u64,
     pub(crate) args: Vec<String>,
+    /// Variables besides the container's own.
+    #[serde(default)]
+    pub(crate) environment: Vec<Variable>,
     pub(crate) terminal: bool,
 }
 

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use crate::call_error::CallError;
 use crate::compose::limits;
 use crate::container::Container;
-use crate::launch::{LaunchSpec, ProcessRecord, files};
+use crate::launch::{LaunchSpec, ProcessRecord, Variable, files};
 use crate::runtime::{Runtime, now};
 use crate::state_files;
 use crate::status;
@@ -290,7 +290,11 @@ impl RuntimeService for Runtime {
     async fn exec_sync(&self, request: Request<v1::ExecSyncRequest>) -> Answer<v1::ExecSyncResponse> {
         let request = request.into_inner();
         let timeout = Some(seconds(request.timeout)).filter(|timeout| !timeout.is_zero());
-        Ok(Response::new(self.execute_and_wait(&request.container_id, request.cmd, timeout).await?))
+        let environment = request.coracle_environment.into_iter();
+        let environment =
+            environment.map(|variable| Variable { name: variable.key, value: variable.value }).collect();
+        let answer = self.execute_and_wait(&request.container_id, request.cmd, environment, timeout).await?;
+        Ok(Response::new(answer))
     }
 
     async fn exec(&self, request: Request<v1::ExecRequest>) -> Answer<v1::ExecResponse> {

@@ -63,7 +63,7 @@ impl StreamSource for PodStreams {
                 terminal: streams.terminal,
             };
             let begun = runtime?
-                .begin_execution(&container, command, wanted)
+                .begin_execution(&container, command, Vec::new(), wanted)
                 .await
                 .map_err(|error| failed(error.chain()))?;
             let end = {

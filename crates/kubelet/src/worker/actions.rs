@@ -1,27 +1,20 @@
 //! Carries out what was planned for a pod, one action at a time, and remembers what came of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use cri::v1;
-use k8s_openapi::api::core::v1::Pod;
 use lifecycle::{
     Action, BootTime, ContainerPhase, ContainerRole, KillReason, RuntimePod, StopIntent, any_container,
-    pod_container,
 };
 
 use api::reasons::{event, waiting};
 
 use super::{PodWorker, TurnError};
-use crate::agent::SharedAgent;
 use crate::clock;
 use crate::container_config;
 use crate::events::EventType;
-use crate::handlers::HandlerTarget;
-use crate::hooks::run_hook;
 use crate::images::ImageError;
 use crate::observe::not_found_is_none;
-use crate::pod_network::PodNetwork;
 use crate::sandbox::{SandboxPlan, sandbox_plan};
 use crate::start::{StartContainerError, StartRequest, start_container};
 use crate::status_writer::delete_finally;
@@ -48,6 +41,11 @@ impl PodWorker {
                 self.start_container(name, *attempt, sandbox_id).await
             }
             Action::AnnounceBackOff { name, role } => Ok(self.announce_back_off(name, *role)),
+            Action::BeginStop { id, name, reason, grace_seconds } => {
+                Ok(self.begin_stop(id, name, reason, *grace_seconds))
+            }
+            Action::RunHook { key, id, delivery } => self.run_hook(key, id.as_deref(), *delivery).await,
+            Action::AbandonHook { key } => Ok(self.abandon_hook(key)),
             Action::StopContainer { id, name, reason, grace_seconds } => {
                 Ok(self.stop_container(id, name, reason, *grace_seconds))
             }
@@ -191,10 +189,7 @@ impl PodWorker {
                 return Ok(Acted::Done);
             }
         };
-        if !self.volumes_ready && !self.set_up_volumes().await {
-            let retry = clock::now();
-            let message = "volumes are not set up".to_owned();
-            self.memory.note_start_failed(name, waiting::CONTAINER_CREATING, message, retry);
+        if !self.can_start(name).await {
             return Ok(Acted::Done);
         }
         let sandbox = match &self.sandbox {
@@ -219,11 +214,21 @@ impl PodWorker {
             pod_ips: &pod_ips,
         };
         let inbox = self.inbox.clone();
-        match start_container(&self.agent, request, inbox.stop_wanted(), inbox.stop_wanted()).await {
+        match start_container(&self.agent, request, inbox.stop_wanted()).await {
             Ok(record) => self.memory.note_started(name, record, clock::now()),
             Err(error) => self.note_start_failed(name, &error),
         }
         Ok(Acted::Done)
+    }
+
+    /// Whether the pod's volumes are there; that a container cannot start without them is noted.
+    pub(super) async fn can_start(&mut self, name: &str) -> bool {
+        if self.volumes_ready || self.set_up_volumes().await {
+            return true;
+        }
+        let message = "volumes are not set up".to_owned();
+        self.memory.note_start_failed(name, waiting::CONTAINER_CREATING, message, clock::now());
+        false
     }
 
     /// The newest instance of a container that the runtime has.
@@ -233,7 +238,7 @@ impl PodWorker {
     }
 
     /// The pod's addresses. Right after the sandbox was made, the last look does not know them yet.
-    async fn pod_ips(&mut self) -> Result<Vec<String>, TurnError> {
+    pub(super) async fn pod_ips(&mut self) -> Result<Vec<String>, TurnError> {
         if crate::sandbox::in_host_network(&self.pod) {
             return Ok(self.agent.config.addresses.clone());
         }
@@ -248,7 +253,7 @@ impl PodWorker {
         Ok(())
     }
 
-    fn note_start_failed(&mut self, name: &str, error: &StartContainerError) {
+    pub(super) fn note_start_failed(&mut self, name: &str, error: &StartContainerError) {
         let Some(reason) = error.waiting_reason() else {
             return;
         };
@@ -264,10 +269,6 @@ impl PodWorker {
             StartContainerError::Run { message, record } => {
                 let pod = self.pod.clone();
                 self.memory.note_run_failed(&pod, name, record.clone(), message.clone(), now);
-            }
-            StartContainerError::PostStart { message, record } => {
-                self.memory.note_started(name, record.clone(), now);
-                self.stop_for_hook(name, record.id.clone(), message.clone());
             }
             StartContainerError::Image(_)
             | StartContainerError::Config(_)
@@ -312,56 +313,38 @@ impl PodWorker {
         Acted::Nothing
     }
 
-    /// A failed postStart hook: the container is stopped as any other, and shows why it waits.
-    fn stop_for_hook(&mut self, name: &str, id: String, message: String) {
-        let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-        let reason = KillReason::HookFailed(event::FAILED_POST_START_HOOK.to_owned());
-        self.stop_container(&id, name, &reason, grace.unwrap_or(api::limits::DEFAULT_GRACE_SECONDS));
-        self.memory.note_hook_failed(name, waiting::POST_START_HOOK_ERROR, message);
-    }
-
     /// Begins to stop a container. The worker does not wait for it: the runtime reports the end.
     fn stop_container(&mut self, id: &str, name: &str, reason: &KillReason, grace_seconds: i64) -> Acted {
-        let first = !self.memory.stopping.contains_key(id);
-        if first {
-            let message = reason.message(name);
-            self.agent.container_event(&self.pod, name, EventType::Normal, event::KILLING, message);
+        let begun = self.memory.stopping.get(id).copied();
+        if begun.is_none() {
+            self.announce_stop(name, reason);
         }
         let deadline: BootTime = clock::now().boot.plus_seconds(grace_seconds);
-        let probe_failed = match reason {
-            KillReason::Unhealthy(_) | KillReason::HookFailed(_) => true,
-            KillReason::PodStops(_)
-            | KillReason::DefinitionChanged
-            | KillReason::RestartAll
-            | KillReason::NotWanted
-            | KillReason::SandboxDied => false,
+        let intent = begun.unwrap_or(StopIntent {
+            deadline,
+            probe_failed: reason.is_failure(),
+            reason: reason.hook_reason(),
+            with_hook: false,
+        });
+        self.memory.note_stopping(id, StopIntent { deadline, ..intent });
+        self.under_way.stops.insert(id.to_owned());
+        let request = v1::StopContainerRequest {
+            container_id: id.to_owned(),
+            timeout: grace_seconds.max(api::limits::MINIMUM_STOP_SECONDS),
         };
-        self.memory.note_stopping(id, StopIntent { deadline, probe_failed });
-        let stop = Stop {
-            agent: self.agent.clone(),
-            pod: self.pod.clone(),
-            name: name.to_owned(),
-            id: id.to_owned(),
-            network: crate::probes::pod_network(&self.agent, &self.pod, &self.runtime),
-            grace_seconds,
-        };
-        let inbox = self.inbox.clone();
+        let (agent, inbox) = (self.agent.clone(), self.inbox.clone());
         self.agent.spawn(async move {
-            // A later stop with a shorter grace overtakes the first one and its hook.
-            match stop.run(first).await {
-                Ok(()) => inbox.wake(),
-                Err(status) if status.code() == tonic::Code::NotFound => inbox.wake(),
+            let id = request.container_id.clone();
+            match agent.runtime.stop_container(request).await {
+                Ok(_) => {}
+                Err(status) if status.code() == tonic::Code::NotFound => {}
                 Err(status) => {
-                    tracing::warn!(
-                        container = stop.id,
-                        error = status.message(),
-                        "the container was not stopped"
-                    );
+                    tracing::warn!(container = id, error = status.message(), "the container was not stopped");
                     // Not at once again: a runtime that refuses everything must not be asked without end.
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    inbox.put_failed_stop(stop.id);
                 }
             }
+            inbox.put_ended_stop(id);
         });
         Acted::Done
     }
@@ -419,61 +402,5 @@ impl PodWorker {
         }
         self.agent.store.remove(&self.uid).map_err(failed)?;
         Ok(Acted::Gone)
-    }
-}
-
-/// One stop of one container: its preStop hook first, and then what is left of the grace.
-struct Stop {
-    agent: SharedAgent,
-    pod: Arc<Pod>,
-    name: String,
-    id: String,
-    /// Of a sandbox that is gone there is none any more.
-    network: Option<PodNetwork>,
-    grace_seconds: i64,
-}
-
-impl Stop {
-    async fn run(&self, with_hook: bool) -> Result<(), tonic::Status> {
-        let began = tokio::time::Instant::now();
-        if with_hook && self.grace_seconds > 0 {
-            self.pre_stop().await;
-        }
-        let spent = i64::try_from(began.elapsed().as_secs()).unwrap_or(i64::MAX);
-        let timeout = (self.grace_seconds - spent).max(api::limits::MINIMUM_STOP_SECONDS);
-        let request = v1::StopContainerRequest { container_id: self.id.clone(), timeout };
-        self.agent.runtime.stop_container(request).await.map(drop)
-    }
-
-    /// Runs the hook for at most the grace; one that takes longer is left to itself, and dies with its container.
-    async fn pre_stop(&self) {
-        let Some(found) = pod_container(&self.pod, &self.name) else {
-            return;
-        };
-        let Some(hook) = found.spec.lifecycle.as_ref().and_then(|hooks| hooks.pre_stop.as_ref()) else {
-            return;
-        };
-        let network =
-            self.network.clone().unwrap_or_else(|| PodNetwork::new(&self.agent, &self.pod, "", &[]));
-        let target = HandlerTarget {
-            pod: &self.pod,
-            container: found.spec,
-            container_id: &self.id,
-            network: &network,
-            agent_name: "kube-lifecycle",
-        };
-        let grace = Duration::from_secs(u64::try_from(self.grace_seconds).unwrap_or(0));
-        let hook = run_hook(&self.agent, &self.pod, target, hook);
-        if let Ok(Err(error)) = tokio::time::timeout(grace, hook).await {
-            tracing::debug!(container = self.name, %error, "a preStop hook failed");
-            let message = "PreStopHook failed";
-            self.agent.container_event(
-                &self.pod,
-                &self.name,
-                EventType::Warning,
-                event::FAILED_PRE_STOP_HOOK,
-                message,
-            );
-        }
     }
 }

@@ -1,10 +1,11 @@
 //! The half of the decision that brings a pod up and keeps it so.
 
+use super::hooks::{AfterStart, Stop, after_start, announced, is_held_up, stop_step};
 use super::{Action, KillReason, Plan, PodView, active_deadline};
 use crate::clock::BootTime;
 use crate::containers::{ContainerRole, PodContainer, container_role, ephemeral_containers, pod_containers};
+use crate::hooks::{HookKind, has_start_hooks};
 use crate::instance::{Exit, Instance, latest_instance};
-use crate::memory::StopIntent;
 use crate::observed::{ContainerPhase, ObservedContainer, ObservedSandbox};
 use crate::restart::will_restart;
 
@@ -26,6 +27,9 @@ pub(super) fn plan_start(view: &PodView<'_>) -> Plan {
         plan_sandbox(view, &mut plan);
         return plan;
     };
+    if is_held_up(view, &mut plan) {
+        return plan;
+    }
     plan_ephemeral(view, sandbox, &mut plan);
     if view.memory.restart_all.is_some() {
         for container in crate::restart_all::running(view.pod, view.runtime) {
@@ -37,10 +41,7 @@ pub(super) fn plan_start(view: &PodView<'_>) -> Plan {
         let gate = match container.role {
             ContainerRole::Init => plan_init(view, container, sandbox, &mut plan),
             ContainerRole::Sidecar => plan_sidecar(view, container, sandbox, &mut plan),
-            ContainerRole::App => {
-                plan_container(view, container, sandbox, &mut plan);
-                Gate::Open
-            }
+            ContainerRole::App => plan_container(view, container, sandbox, &mut plan),
             ContainerRole::Ephemeral => Gate::Open,
         };
         match gate {
@@ -58,26 +59,15 @@ fn grace_of(view: &PodView<'_>) -> i64 {
     view.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30)
 }
 
-/// Stops `container` unless that has been begun.
+/// Stops `container`, one step at a time.
 fn stop_once(
     view: &PodView<'_>,
     container: &ObservedContainer,
     reason: KillReason,
-    grace: i64,
+    grace_seconds: i64,
     plan: &mut Plan,
 ) {
-    match view.memory.stopping.get(&container.id) {
-        Some(StopIntent { deadline, .. }) => {
-            // The runtime kills by itself at the end of the grace; looking again covers a stop that was lost.
-            plan.wake(deadline.plus_seconds(2));
-        }
-        None => plan.actions.push(Action::StopContainer {
-            id: container.id.clone(),
-            name: container.name.clone(),
-            reason,
-            grace_seconds: grace,
-        }),
-    }
+    stop_step(view, Stop { container, reason, grace_seconds, order: None, may_signal: true }, plan);
 }
 
 /// Containers that run outside the ready sandbox, or that the specification does not name.
@@ -127,8 +117,8 @@ fn plan_ephemeral(view: &PodView<'_>, sandbox: &ObservedSandbox, plan: &mut Plan
         match latest_instance(view.memory, view.runtime, container.name()) {
             Instance::None => start(view, container, sandbox, 0, plan),
             Instance::Stuck(stuck) => replace_stuck(view, container, sandbox, stuck, plan),
-            Instance::Running { .. } | Instance::Ended(_) => {}
-        }
+            Instance::Running { .. } | Instance::Ended(_) => Gate::Open,
+        };
     }
 }
 
@@ -144,9 +134,9 @@ fn plan_init(
     match latest_instance(view.memory, view.runtime, container.name()) {
         Instance::None => start(view, container, sandbox, 0, plan),
         Instance::Stuck(stuck) => replace_stuck(view, container, sandbox, stuck, plan),
-        Instance::Running { .. } => {}
+        Instance::Running { .. } => Gate::Closed,
         Instance::Ended(exit) => restart(view, container, sandbox, &exit, plan),
-    }
+    };
     Gate::Closed
 }
 
@@ -176,16 +166,22 @@ fn plan_sidecar(
 ) -> Gate {
     match latest_instance(view.memory, view.runtime, container.name()) {
         Instance::Running { container: instance, .. } => {
-            check_running(view, container, instance, plan);
-            if has_started(view, container, instance) || later_has_started(view, container, sandbox) {
-                return Gate::Open;
+            match after_start(view, instance, plan) {
+                AfterStart::Waits => return Gate::Closed,
+                AfterStart::Failed(kind) => stop_for_hook(view, instance, kind, plan),
+                AfterStart::Done => {
+                    check_running(view, container, instance, plan);
+                    if has_started(view, container, instance) {
+                        return Gate::Open;
+                    }
+                }
             }
-            return Gate::Closed;
+            return if later_has_started(view, container, sandbox) { Gate::Open } else { Gate::Closed };
         }
         Instance::None => start(view, container, sandbox, 0, plan),
         Instance::Stuck(stuck) => replace_stuck(view, container, sandbox, stuck, plan),
         Instance::Ended(exit) => restart(view, container, sandbox, &exit, plan),
-    }
+    };
     // A sidecar that fails while the pod already runs does not hold up the others.
     if later_has_started(view, container, sandbox) { Gate::Open } else { Gate::Closed }
 }
@@ -200,13 +196,29 @@ fn plan_container(
     container: PodContainer<'_>,
     sandbox: &ObservedSandbox,
     plan: &mut Plan,
-) {
+) -> Gate {
     match latest_instance(view.memory, view.runtime, container.name()) {
         Instance::None => start(view, container, sandbox, 0, plan),
         Instance::Stuck(stuck) => replace_stuck(view, container, sandbox, stuck, plan),
-        Instance::Running { container: instance, .. } => check_running(view, container, instance, plan),
+        Instance::Running { container: instance, .. } => match after_start(view, instance, plan) {
+            AfterStart::Waits => Gate::Closed,
+            AfterStart::Failed(kind) => {
+                stop_for_hook(view, instance, kind, plan);
+                Gate::Open
+            }
+            AfterStart::Done => {
+                check_running(view, container, instance, plan);
+                Gate::Open
+            }
+        },
         Instance::Ended(exit) => restart(view, container, sandbox, &exit, plan),
     }
+}
+
+/// A container whose start hook failed is stopped as any other.
+fn stop_for_hook(view: &PodView<'_>, instance: &ObservedContainer, kind: HookKind, plan: &mut Plan) {
+    let reason = KillReason::HookFailed(kind.failure_reason().to_owned());
+    stop_once(view, instance, reason, grace_of(view), plan);
 }
 
 /// A running instance is stopped when a probe has failed or its specification has changed.
@@ -233,9 +245,9 @@ fn replace_stuck(
     sandbox: &ObservedSandbox,
     stuck: &ObservedContainer,
     plan: &mut Plan,
-) {
+) -> Gate {
     plan.actions.push(Action::RemoveContainer { id: stuck.id.clone() });
-    start(view, container, sandbox, stuck.attempt, plan);
+    start(view, container, sandbox, stuck.attempt, plan)
 }
 
 fn restart(
@@ -244,40 +256,45 @@ fn restart(
     sandbox: &ObservedSandbox,
     exit: &Exit,
     plan: &mut Plan,
-) {
+) -> Gate {
     let memory = view.memory.container(container.name());
     let fresh_sandbox = container.role == ContainerRole::Init && exit.code == 0 && !memory.begins_anew;
     let restarts = memory.begins_anew || will_restart(view.pod, container, exit.code, exit.probe_failed);
     if !fresh_sandbox && !restarts {
-        return;
+        return Gate::Open;
     }
     let due = memory.backoff.due(exit.ended);
     if due > view.now.boot && !fresh_sandbox {
         plan.actions
             .push(Action::AnnounceBackOff { name: container.name().to_owned(), role: container.role });
         plan.wake(due);
-        return;
+        return Gate::Open;
     }
-    start(view, container, sandbox, exit.attempt + 1, plan);
+    start(view, container, sandbox, exit.attempt + 1, plan)
 }
 
-/// Starts a container unless an earlier failure makes it wait.
+/// Starts a container unless an earlier failure makes it wait. Hooks of its start hold up what comes after it.
 fn start(
     view: &PodView<'_>,
     container: PodContainer<'_>,
     sandbox: &ObservedSandbox,
     attempt: u32,
     plan: &mut Plan,
-) {
-    let retry: Option<BootTime> =
-        view.memory.container(container.name()).failure.map(|failure| failure.retry);
-    match retry {
-        Some(retry) if retry > view.now.boot => plan.wake(retry),
-        Some(_) | None => plan.actions.push(Action::StartContainer {
-            name: container.name().to_owned(),
-            role: container.role,
-            attempt,
-            sandbox_id: sandbox.id.clone(),
-        }),
+) -> Gate {
+    let name = container.name();
+    let retry: Option<BootTime> = view.memory.container(name).failure.map(|failure| failure.retry);
+    if let Some(retry) = retry.filter(|retry| *retry > view.now.boot) {
+        plan.wake(retry);
+        return Gate::Open;
     }
+    if !announced(view, name, attempt, plan) {
+        return Gate::Closed;
+    }
+    plan.actions.push(Action::StartContainer {
+        name: name.to_owned(),
+        role: container.role,
+        attempt,
+        sandbox_id: sandbox.id.clone(),
+    });
+    if has_start_hooks(view.pod, name, attempt) { Gate::Closed } else { Gate::Open }
 }

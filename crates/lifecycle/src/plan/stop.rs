@@ -1,16 +1,15 @@
 //! The half of the decision that brings a pod down: containers at once and in parallel, then sidecars in reverse order,
 //! then the sandbox, then volumes, then, if its object was deleted, the rest.
 
+use super::hooks::{MINIMUM_GRACE_SECONDS, Stop, abandon_start_hooks, stop_step};
 use super::{Action, KillReason, Plan, PodView};
 use crate::containers::{ContainerRole, pod_containers};
 use crate::memory::{StopCause, StopOrder};
 use crate::observed::{ContainerPhase, ObservedContainer};
 
-/// Shortest time between stop signal and kill signal.
-const MINIMUM_GRACE_SECONDS: i64 = 2;
-
 pub(super) fn plan_stop(view: &PodView<'_>, order: StopOrder) -> Plan {
     let mut plan = Plan::default();
+    abandon_start_hooks(view, &mut plan);
     let running: Vec<&ObservedContainer> =
         view.runtime.containers.iter().filter(|container| may_run(container)).collect();
     if running.is_empty() {
@@ -24,19 +23,15 @@ pub(super) fn plan_stop(view: &PodView<'_>, order: StopOrder) -> Plan {
     let is_sidecar = |container: &ObservedContainer| sidecars.contains(&container.name.as_str());
     let others: Vec<&ObservedContainer> =
         running.iter().copied().filter(|container| !is_sidecar(container)).collect();
-    if !others.is_empty() {
-        for container in others {
-            stop(view, order, container, &mut plan);
-        }
-        return plan;
+    for container in &others {
+        stop(view, order, container, true, &mut plan);
     }
-    // The last one that runs in the order of the specification goes first.
-    let last = sidecars
-        .iter()
-        .rev()
-        .find_map(|name| running.iter().copied().find(|container| container.name == *name));
-    if let Some(container) = last {
-        stop(view, order, container, &mut plan);
+    // Hooks of sidecars begin with the others'; signals come later, and the last one that runs in the order of the
+    // specification goes first.
+    let last = sidecars.iter().rev().find(|name| running.iter().any(|container| container.name == **name));
+    for container in running.iter().copied().filter(|container| is_sidecar(container)) {
+        let may_signal = others.is_empty() && last.is_some_and(|last| *last == container.name);
+        stop(view, order, container, may_signal, &mut plan);
     }
     plan
 }
@@ -48,23 +43,22 @@ fn may_run(container: &ObservedContainer) -> bool {
     }
 }
 
-fn stop(view: &PodView<'_>, order: StopOrder, container: &ObservedContainer, plan: &mut Plan) {
+fn stop(
+    view: &PodView<'_>,
+    order: StopOrder,
+    container: &ObservedContainer,
+    may_signal: bool,
+    plan: &mut Plan,
+) {
     let left = order.deadline.seconds_from(view.now.boot);
-    let begun = view.memory.stopping.get(&container.id);
-    // A deletion with a shorter grace overtakes a stop that is already under way. Less than a second is rounding.
-    let sooner = begun.is_some_and(|begun| {
-        begun.deadline.millis_since(order.deadline) > 1_000
-            && begun.deadline.millis_since(view.now.boot) > 2_000
-    });
-    match begun {
-        Some(begun) if !sooner => plan.wake(begun.deadline.plus_seconds(2)),
-        Some(_) | None => plan.actions.push(Action::StopContainer {
-            id: container.id.clone(),
-            name: container.name.clone(),
-            reason: KillReason::PodStops(order.cause),
-            grace_seconds: left.max(MINIMUM_GRACE_SECONDS),
-        }),
-    }
+    let stop = Stop {
+        container,
+        reason: KillReason::PodStops(order.cause),
+        grace_seconds: left.max(MINIMUM_GRACE_SECONDS),
+        order: Some(order.deadline),
+        may_signal,
+    };
+    stop_step(view, stop, plan);
 }
 
 fn plan_clearance(view: &PodView<'_>, order: StopOrder, plan: &mut Plan) {

@@ -231,7 +231,7 @@ fn a_stop_that_was_begun_is_not_begun_again_unless_the_grace_is_shortened() {
     mark_deleted(&mut world, 60);
     assert_eq!(world.words(), ["stop a-0 in 60"]);
     let deadline = world.now.boot.plus_seconds(60);
-    world.memory.note_stopping(&id, crate::StopIntent { deadline, probe_failed: false });
+    world.stopping(&id, deadline, false);
     let plan = world.plan();
     assert!(plan.actions.is_empty());
     assert_eq!(plan.wake_at, Some(deadline.plus_seconds(2)));
@@ -248,7 +248,7 @@ fn a_grace_that_was_rounded_up_to_a_second_is_no_reason_to_stop_again() {
     world.now.boot = BootTime(world.now.boot.0 + 300);
     assert_eq!(world.words(), ["stop a-0 in 10"]);
     let deadline = world.now.boot.plus_seconds(10);
-    world.memory.note_stopping(&id, crate::StopIntent { deadline, probe_failed: false });
+    world.stopping(&id, deadline, false);
     assert!(world.words().is_empty());
 }
 
@@ -315,7 +315,7 @@ fn a_failed_probe_stops_a_container_and_a_restart_follows_whatever_the_exit_stat
     );
     assert_eq!(world.words(), ["stop a-0 in 4"]);
     let deadline = world.now.boot.plus_seconds(4);
-    world.memory.note_stopping(&id, crate::StopIntent { deadline, probe_failed: true });
+    world.stopping(&id, deadline, true);
     world.end("a", 0);
     assert_eq!(world.words(), ["start a-1"]);
 }

@@ -62,6 +62,7 @@ impl Execution {
         let child = ExecutionChild {
             container_directory,
             args: call.args,
+            environment: call.environment,
             terminal: call.terminal,
             status: child_status,
             target,

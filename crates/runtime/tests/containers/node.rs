@@ -430,7 +430,12 @@ impl Node {
         timeout: i64,
     ) -> Result<cri::v1::ExecSyncResponse, tonic::Status> {
         let cmd = command.iter().map(|word| (*word).to_owned()).collect();
-        let request = cri::v1::ExecSyncRequest { container_id: id.to_owned(), cmd, timeout };
+        let request = cri::v1::ExecSyncRequest {
+            container_id: id.to_owned(),
+            cmd,
+            timeout,
+            ..cri::v1::ExecSyncRequest::default()
+        };
         Ok(self.runtime.exec_sync(request).await?.into_inner())
     }
 

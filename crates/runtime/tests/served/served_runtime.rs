@@ -267,6 +267,7 @@ impl ServedRuntime {
             container_id: container.to_owned(),
             cmd: command.iter().map(|word| (*word).to_owned()).collect(),
             timeout: 60,
+            ..ExecSyncRequest::default()
         };
         self.runtime.exec_sync(request).await.expect("executed").into_inner()
     }
