@@ -9,8 +9,18 @@ use crate::request::Verb;
 use crate::responses::{Answer, text};
 use crate::status::ApiError;
 
-const PARAMETERS: [&str; 8] =
-    ["follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "stream", "tailLines", "timestamps"];
+const PARAMETERS: [&str; 9] = [
+    "follow",
+    // Coracle's own: the log of a hook of the container.
+    "hook",
+    "limitBytes",
+    "previous",
+    "sinceSeconds",
+    "sinceTime",
+    "stream",
+    "tailLines",
+    "timestamps",
+];
 
 pub(super) async fn run(call: Call) -> Result<Answer, ApiError> {
     if call.verb != Verb::Get {

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use lifecycle::HookKind;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -17,6 +18,7 @@ use super::query::Query;
 use super::{Body, HttpError, HttpInterface};
 use crate::agent::SharedAgent;
 use crate::container_config;
+use crate::hook_log::HookLogs;
 use crate::labels;
 use crate::log_files::{LogOptions, LogReader, LogStream};
 
@@ -34,7 +36,11 @@ pub(super) async fn answer(
     if lifecycle::container_role(&pod, container).is_none() {
         return Err(HttpError::NotFound(format!("container \"{container}\" in pod \"{name}\" not found")));
     }
-    let log = find_log(interface, &pod, container, query.flag("previous")).await?;
+    let previous = query.flag("previous");
+    let log = match query.get("hook").filter(|name| !name.is_empty()) {
+        Some(name) => find_hook_log(interface, &pod, container, name, previous)?,
+        None => find_log(interface, &pod, container, previous).await?,
+    };
     let reader = LogReader::open(&log.path, options);
     let reader = match reader {
         Ok(reader) => reader,
@@ -49,7 +55,7 @@ pub(super) async fn answer(
     let follow = query.flag("follow");
     let agent = interface.agent.clone();
     interface.agent.spawn(async move {
-        if let Err(error) = send(&agent, reader, &log.id, follow, &sender).await {
+        if let Err(error) = send(&agent, reader, &log.writer, follow, &sender).await {
             let _ = sender.send(Err(error)).await;
         }
     });
@@ -90,10 +96,48 @@ fn options(query: &Query) -> Result<LogOptions, HttpError> {
     })
 }
 
-/// A log and the container that writes it.
+/// A log and who writes it.
 struct FoundLog {
-    id: String,
+    writer: Writer,
     path: PathBuf,
+}
+
+/// Who writes a log: as long as it does, there is more to come.
+enum Writer {
+    /// The container with that identifier.
+    Container(String),
+    /// A hook of a container of the pod with that UID.
+    Hook { uid: String, container: String, kind: HookKind },
+}
+
+/// The log of a container's hook, which is there when the container is not any more.
+fn find_hook_log(
+    interface: &HttpInterface,
+    pod: &Pod,
+    container: &str,
+    name: &str,
+    previous: bool,
+) -> Result<FoundLog, HttpError> {
+    let Some(kind) = HookKind::parse(name) else {
+        let names = HookKind::ALL.map(HookKind::as_str).join(", ");
+        return Err(HttpError::BadRequest(format!("hook: {name:?} is none of {names}")));
+    };
+    let metadata = &pod.metadata;
+    let uid = metadata.uid.clone().unwrap_or_default();
+    let pod_name = metadata.name.as_deref().unwrap_or_default();
+    let dir =
+        interface.agent.config.log_dir(metadata.namespace.as_deref().unwrap_or_default(), pod_name, &uid);
+    match HookLogs::new(&dir, container).find(kind, previous) {
+        Some(path) => {
+            Ok(FoundLog { writer: Writer::Hook { uid, container: container.to_owned(), kind }, path })
+        }
+        None => {
+            let which = if previous { "previous " } else { "" };
+            Err(HttpError::BadRequest(format!(
+                "no {which}{name} hook of container \"{container}\" in pod \"{pod_name}\" has begun"
+            )))
+        }
+    }
 }
 
 async fn find_log(
@@ -131,7 +175,10 @@ async fn find_log(
         metadata.name.as_deref().unwrap_or_default(),
         uid,
     );
-    Ok(FoundLog { id: id.clone(), path: dir.join(container_config::log_path(container, *attempt)) })
+    Ok(FoundLog {
+        writer: Writer::Container(id.clone()),
+        path: dir.join(container_config::log_path(container, *attempt)),
+    })
 }
 
 type Sender = mpsc::Sender<std::io::Result<Bytes>>;
@@ -140,7 +187,7 @@ type Sender = mpsc::Sender<std::io::Result<Bytes>>;
 async fn send(
     agent: &SharedAgent,
     mut reader: LogReader,
-    id: &str,
+    writer: &Writer,
     follow: bool,
     sender: &Sender,
 ) -> std::io::Result<()> {
@@ -149,7 +196,10 @@ async fn send(
     loop {
         // Whether it runs is asked before the log is read to its end: what it wrote last is then part of what is read.
         if running {
-            running = is_running(agent, id).await;
+            running = match writer {
+                Writer::Container(id) => is_running(agent, id).await,
+                Writer::Hook { uid, container, kind } => agent.running_hooks.contains(uid, container, *kind),
+            };
         }
         loop {
             let (back, more) = tokio::task::spawn_blocking(move || {

@@ -91,6 +91,12 @@ impl Cluster {
         self.pods().create(&PostParams::default(), &pod).await.expect("created")
     }
 
+    pub(crate) async fn create_annotated(&self, name: &str, annotations: Value, spec: Value) -> Pod {
+        let metadata = json!({"name": name, "namespace": "default", "annotations": annotations});
+        let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
+        self.pods().create(&PostParams::default(), &pod).await.expect("created")
+    }
+
     pub(crate) async fn create_config_map(&self, name: &str, data: Value) {
         let object: ConfigMap =
             serde_json::from_value(json!({"metadata": {"name": name}, "data": data})).expect("valid");

@@ -53,6 +53,12 @@ struct State {
     failures: BTreeMap<String, String>,
     /// Exit codes of commands run in containers; 0 for those not named.
     exit_codes: BTreeMap<String, i32>,
+    /// What they print; `out ` and `err` for those not named.
+    outputs: BTreeMap<String, (String, String)>,
+    /// Variables that they got besides the container's, each time.
+    environments: Vec<(String, Vec<String>)>,
+    /// Commands that do not end.
+    held: std::collections::BTreeSet<String>,
 }
 
 /// The runtime. Cheap to clone; all clones are the same runtime.
@@ -118,6 +124,27 @@ impl FakeRuntime {
     /// A command run in a container ends with this status from now on.
     pub(crate) fn answer_exec(&self, command: &str, code: i32) {
         self.with(|state| state.exit_codes.insert(command.to_owned(), code));
+    }
+
+    /// A command run in a container prints this from now on.
+    pub(crate) fn print_on_exec(&self, command: &str, stdout: &str, stderr: &str) {
+        let output = (stdout.to_owned(), stderr.to_owned());
+        self.with(|state| state.outputs.insert(command.to_owned(), output));
+    }
+
+    /// A command run in a container does not end until it is let go.
+    pub(crate) fn hold_exec(&self, command: &str) {
+        self.with(|state| state.held.insert(command.to_owned()));
+    }
+
+    pub(crate) fn release_exec(&self, command: &str) {
+        self.with(|state| state.held.remove(command));
+    }
+
+    /// The variables that runs of a command got besides the container's.
+    pub(crate) fn exec_environments(&self, command: &str) -> Vec<Vec<String>> {
+        let runs = self.with(|state| state.environments.clone());
+        runs.into_iter().filter(|(run, _)| run == command).map(|(_, variables)| variables).collect()
     }
 
     pub(crate) fn containers(&self) -> Vec<FakeContainer> {
@@ -506,12 +533,21 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::ExecSyncRequest>,
     ) -> Result<Response<v1::ExecSyncResponse>, Status> {
-        let command = request.into_inner().cmd.join(" ");
+        let request = request.into_inner();
+        let command = request.cmd.join(" ");
+        let variables = request.coracle_environment.iter();
+        let variables = variables.map(|variable| format!("{}={}", variable.key, variable.value)).collect();
+        self.with(|state| state.environments.push((command.clone(), variables)));
         self.called("exec_sync", &command)?;
+        while self.with(|state| state.held.contains(&command)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         let exit_code = self.with(|state| state.exit_codes.get(&command).copied().unwrap_or(0));
+        let output = self.with(|state| state.outputs.get(&command).cloned());
+        let (stdout, stderr) = output.unwrap_or_else(|| ("out ".to_owned(), "err".to_owned()));
         Ok(Response::new(v1::ExecSyncResponse {
-            stdout: b"out ".to_vec(),
-            stderr: b"err".to_vec(),
+            stdout: stdout.into_bytes(),
+            stderr: stderr.into_bytes(),
             exit_code,
         }))
     }

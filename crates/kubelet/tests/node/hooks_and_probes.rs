@@ -140,7 +140,7 @@ async fn a_pre_stop_sleep_is_part_of_the_grace() {
 }
 
 /// A server that gives every request the same answer and keeps what it was asked.
-async fn serve(answer: &'static str) -> (u16, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+pub(crate) async fn serve(answer: &'static str) -> (u16, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let port = listener.local_addr().expect("an address").port();
     let requests = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
