@@ -44,6 +44,8 @@ pub struct KubeletConfig {
     pub heartbeat: Duration,
     /// How often a pod is looked at when nothing happens.
     pub resync: Duration,
+    /// How often the disk that pods take is measured.
+    pub usage_interval: Duration,
 }
 
 impl KubeletConfig {
@@ -63,6 +65,7 @@ impl KubeletConfig {
             cluster_dns: Vec::new(),
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_secs(60),
+            usage_interval: Duration::from_secs(10),
         }
     }
 

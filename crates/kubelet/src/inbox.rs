@@ -15,6 +15,8 @@ pub(crate) struct News {
     pub(crate) pod: Option<Arc<Pod>>,
     /// The object is gone from the API.
     pub(crate) vanished: bool,
+    /// It takes more of the disk than it may: what of.
+    pub(crate) eviction: Option<String>,
     /// A ConfigMap, Secret or Service has changed: volumes are refreshed, failed starts tried again.
     pub(crate) sources_changed: bool,
     /// Stops of containers that the runtime has answered, by its identifier.
@@ -65,6 +67,16 @@ impl Inbox {
     pub(crate) fn put_vanished(&self) {
         self.with(|state| {
             state.news.vanished = true;
+            state.stopping = true;
+        });
+        self.stop.notify_waiters();
+        self.changed.notify_one();
+    }
+
+    /// The pod takes more of the disk than it may.
+    pub(crate) fn put_eviction(&self, message: String) {
+        self.with(|state| {
+            state.news.eviction = Some(message);
             state.stopping = true;
         });
         self.stop.notify_waiters();

@@ -18,6 +18,7 @@
 //! | `keep_node` | the node's object | the runtime's status | the API |
 //! | `watch_node` | a watch | the node's object | `pods`, `bind_unscheduled` |
 //! | `bind_unscheduled` | a watch | pods, the node | the API |
+//! | `watch_usage` ([`eviction`]) | when it looks next | the disk | `pods` |
 //! | events ([`events`]) | counts of events | its channel | the API |
 //!
 //! All tasks end when the `shutdown` of [`spawn_kubelet`] does. Containers do not: the next agent adopts them.
@@ -32,11 +33,13 @@ mod binder;
 mod clock;
 mod config;
 mod container_config;
+mod disk_usage;
 mod downward;
 mod env_files;
 mod environment_record;
 mod environment_sources;
 mod events;
+mod eviction;
 mod files;
 mod handlers;
 mod hook_environment;
@@ -206,6 +209,7 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
         node::watch_node(agent.clone()),
         pod_source::watch_sources(agent.client.clone(), pods.clone()),
         runtime_events::watch_runtime(agent.clone(), pods.clone()),
+        eviction::watch_usage(agent.clone(), pods.clone()),
         node::keep_node(agent.clone()),
         binder,
     );

@@ -49,6 +49,13 @@ pub(crate) enum PodsMessage {
         /// Its name.
         name: String,
     },
+    /// A pod takes more of the disk than it may.
+    Evict {
+        /// Its UID.
+        uid: String,
+        /// What it takes too much of.
+        message: String,
+    },
     /// A worker has ended.
     Ended {
         /// Its pod.
@@ -158,6 +165,11 @@ impl PodsTask {
                 PodsMessage::RuntimeChanged { uid } => self.runtime_changed(uid.as_deref()),
                 PodsMessage::SourceChanged { kind, namespace, name } => {
                     self.source_changed(kind, &namespace, &name);
+                }
+                PodsMessage::Evict { uid, message } => {
+                    if let Some(Worker::Running(inbox)) = self.workers.get(&uid) {
+                        inbox.put_eviction(message);
+                    }
                 }
                 PodsMessage::Ended { uid } => self.ended(&uid),
                 PodsMessage::Find { namespace, name, answer } => {

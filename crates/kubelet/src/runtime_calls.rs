@@ -64,6 +64,7 @@ calls!(RuntimeCalls {
     remove_container(v1::RemoveContainerRequest) -> v1::RemoveContainerResponse;
     list_containers(v1::ListContainersRequest) -> v1::ListContainersResponse;
     container_status(v1::ContainerStatusRequest) -> v1::ContainerStatusResponse;
+    list_container_stats(v1::ListContainerStatsRequest) -> v1::ListContainerStatsResponse;
     exec_sync(v1::ExecSyncRequest) -> v1::ExecSyncResponse;
     exec(v1::ExecRequest) -> v1::ExecResponse;
     attach(v1::AttachRequest) -> v1::AttachResponse;

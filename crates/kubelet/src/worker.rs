@@ -240,6 +240,11 @@ impl PodWorker {
         }
         self.health.extend(news.health);
         self.memory.note_object(&self.pod, news.vanished, clock::now());
+        if let Some(message) = news.eviction
+            && self.memory.note_evicted(&message, clock::now())
+        {
+            self.agent.pod_event(&self.pod, EventType::Warning, event::EVICTED, message);
+        }
     }
 
     /// Looks at the runtime and remembers what ended.

@@ -16,6 +16,8 @@ pub(crate) struct ConditionInputs<'a> {
     pub(crate) init_statuses: &'a [ContainerStatus],
     pub(crate) statuses: &'a [ContainerStatus],
     pub(crate) restart_all: Option<&'a RestartAllOrder>,
+    /// What the pod took too much of, when it was evicted.
+    pub(crate) eviction: Option<&'a str>,
     pub(crate) now: Timestamp,
 }
 
@@ -44,6 +46,7 @@ pub fn is_own_condition(type_: &str) -> bool {
         type_,
         "PodReadyToStartContainers" | "Initialized" | "Ready" | "ContainersReady" | "PodScheduled"
     ) || type_ == ALL_CONTAINERS_RESTARTING
+        || type_ == reasons::DISRUPTION_TARGET
 }
 
 /// All conditions that the node decides, and those of others that the object has.
@@ -63,6 +66,14 @@ pub(crate) fn conditions(inputs: &ConditionInputs<'_>) -> Vec<PodCondition> {
     let restarted = old.iter().any(|condition| condition.type_ == ALL_CONTAINERS_RESTARTING);
     if restarted || inputs.restart_all.is_some() {
         conditions.push(condition(inputs, old, ALL_CONTAINERS_RESTARTING, restarting_all(inputs)));
+    }
+    if let Some(message) = inputs.eviction {
+        let verdict = Verdict {
+            true_: true,
+            reason: Some(reasons::TERMINATION_BY_KUBELET),
+            message: Some(message.to_owned()),
+        };
+        conditions.push(condition(inputs, old, reasons::DISRUPTION_TARGET, verdict));
     }
     for other in old {
         if !conditions.iter().any(|condition| condition.type_ == other.type_) {

@@ -17,6 +17,9 @@ use crate::observed::{ContainerPhase, RuntimePod};
 /// A container that ended longer ago than this is not dated back any further: no back-off is longer.
 const OLDEST_EXIT_MILLIS: u64 = 300_000;
 
+/// The grace of a pod that is evicted for the disk that it takes, as in Kubernetes.
+const EVICTION_GRACE_SECONDS: i64 = 1;
+
 /// All that is remembered of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodMemory {
@@ -41,6 +44,9 @@ pub struct PodMemory {
     /// An order to stop that the API object does not show, or no longer.
     #[serde(default)]
     pub stop: Option<StopOrder>,
+    /// What the pod took too much of, when it was evicted.
+    #[serde(default)]
+    pub eviction: Option<String>,
     /// Stops that were begun, by runtime identifier of the container.
     #[serde(default)]
     pub stopping: BTreeMap<String, StopIntent>,
@@ -183,6 +189,8 @@ pub enum StopCause {
     Delete,
     /// It was active for longer than `activeDeadlineSeconds`.
     Deadline,
+    /// It took more of the node's disk than it may.
+    Eviction,
     /// The node agent was told to stop it (a throwaway node ends).
     Shutdown,
     /// Its containers have ended and none starts again.
@@ -439,6 +447,17 @@ impl PodMemory {
             Some(order) => order.deadline = order.deadline.min(deadline),
             None => self.stop = Some(StopOrder { cause, deadline }),
         }
+    }
+
+    /// Notes that the pod takes more of the disk than it may: it is stopped, and has failed. Returns whether this call ordered
+    /// the stop.
+    pub fn note_evicted(&mut self, message: &str, now: Now) -> bool {
+        if self.stop.is_some() {
+            return false;
+        }
+        self.eviction = Some(message.to_owned());
+        self.order_stop(StopCause::Eviction, EVICTION_GRACE_SECONDS, now);
+        true
     }
 
     /// Puts the timers right after a reboot of the machine, when boot times on disk mean nothing any more: waits are

@@ -84,7 +84,7 @@ pub fn pod_phase(pod: &Pod, memory: &PodMemory, runtime: &RuntimePod) -> PodPhas
     if tally.anything_runs {
         return if tally.app_waits || tally.init_waits { PodPhase::Pending } else { PodPhase::Running };
     }
-    if memory.stop.is_some_and(|order| order.cause == StopCause::Deadline) {
+    if memory.stop.is_some_and(|order| matches!(order.cause, StopCause::Deadline | StopCause::Eviction)) {
         return PodPhase::Failed;
     }
     if let Some(phase) = outcome(pod, memory, runtime) {

@@ -29,6 +29,12 @@ pub const COULD_NOT_BE_LOCATED_AT_END: &str =
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 /// Message of [`DEADLINE_EXCEEDED`].
 pub const DEADLINE_EXCEEDED_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
+/// Pod: it took more of the node's disk than it may.
+pub const EVICTED: &str = "Evicted";
+/// Type of the condition of a pod that something outside it ends.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Condition: the node ends the pod.
+pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 /// Condition: some init containers have not completed.
 pub const CONTAINERS_NOT_INITIALIZED: &str = "ContainersNotInitialized";
 /// Condition: some containers are not ready.

@@ -50,9 +50,17 @@ pub fn status(view: &PodView<'_>, node: &NodeIdentity) -> PodStatus {
         Some(StopCause::Deadline) if phase.is_terminal() => {
             (Some(reasons::DEADLINE_EXCEEDED.to_owned()), Some(reasons::DEADLINE_EXCEEDED_MESSAGE.to_owned()))
         }
-        Some(StopCause::Deadline | StopCause::Delete | StopCause::Shutdown | StopCause::Finished) | None => {
-            (None, None)
+        Some(StopCause::Eviction) if phase.is_terminal() => {
+            (Some(reasons::EVICTED.to_owned()), view.memory.eviction.clone())
         }
+        Some(
+            StopCause::Deadline
+            | StopCause::Eviction
+            | StopCause::Delete
+            | StopCause::Shutdown
+            | StopCause::Finished,
+        )
+        | None => (None, None),
     };
     PodStatus {
         phase: Some(phase.as_str().to_owned()),
@@ -65,6 +73,7 @@ pub fn status(view: &PodView<'_>, node: &NodeIdentity) -> PodStatus {
             init_statuses: &init_statuses,
             statuses: &statuses,
             restart_all: view.memory.restart_all.as_ref(),
+            eviction: view.memory.eviction.as_deref(),
             now: view.now.wall,
         })),
         init_container_statuses: (!init_statuses.is_empty()).then_some(init_statuses),

@@ -220,3 +220,39 @@ fn a_volume_that_cannot_be_set_up_is_not_waited_for() {
     assert_eq!(said.status, 125, "{}", said.all());
     assert!(said.stdout.is_empty() && said.stderr.contains("FailedMount"), "{}", said.all());
 }
+
+#[test]
+fn an_empty_dir_over_its_size_limit_evicts_its_pod() {
+    if !privileged("an_empty_dir_over_its_size_limit_evicts_its_pod") {
+        return;
+    }
+    let pod = |command: &str, more: &str| {
+        format!(
+            r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: filler}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{{name: v, emptyDir: {{sizeLimit: 10Mi}}}}]
+  containers:
+  - name: test
+    image: coracle.dev/host
+    command: ["/bin/sh", "-c", "{command}; exec sleep 100000"]
+    volumeMounts: [{{name: v, mountPath: /v}}]
+    {more}
+"#
+        )
+    };
+    let place = Place::new();
+    // Hidden below a name that cannot be seen, and as many small files.
+    let fills = "mkdir -p /v/a/.b; dd if=/dev/zero of=/v/a/.b/x bs=1M count=8; for i in 1 2 3 4; do dd if=/dev/zero of=/v/$i bs=1M count=1; done";
+    let said = place.run(&pod(fills, ""), &[]);
+    assert!(said.status != 0 && said.status != 125, "{}", said.all());
+    let message = "pod filler: Evicted: Usage of EmptyDir volume \"v\" exceeds the limit \"10Mi\".";
+    assert!(said.stderr.contains(message), "{}", said.all());
+    assert!(said.stderr.contains("pod filler: Failed (Evicted: Usage of EmptyDir"), "{}", said.all());
+    let limit = "resources: {limits: {ephemeral-storage: 5Mi}}";
+    let said = place.run(&pod("dd if=/dev/zero of=/filler bs=1M count=8", limit), &["-q"]);
+    assert!(said.stderr.contains("Evicted: Pod ephemeral local storage usage exceeds"), "{}", said.all());
+}

@@ -71,7 +71,7 @@ fn plan_clearance(view: &PodView<'_>, order: StopOrder, plan: &mut Plan) {
     let deleted = view.pod.metadata.deletion_timestamp.is_some() || view.memory.vanished;
     match order.cause {
         StopCause::Delete => plan.actions.push(Action::Forget),
-        StopCause::Deadline | StopCause::Shutdown | StopCause::Finished => {
+        StopCause::Deadline | StopCause::Eviction | StopCause::Shutdown | StopCause::Finished => {
             if deleted {
                 plan.actions.push(Action::Forget);
             }

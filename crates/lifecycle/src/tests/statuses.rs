@@ -125,6 +125,21 @@ fn a_deadline_shows_when_nothing_runs_any_more() {
 }
 
 #[test]
+fn an_evicted_pod_has_failed_whatever_its_containers_say_and_tells_what_it_took_too_much_of() {
+    let mut world = World::with_sandbox(json!({"restartPolicy": "Always", "containers": [container("a")]}));
+    world.start("a");
+    let message = "Usage of EmptyDir volume \"v\" exceeds the limit \"10Mi\". ";
+    assert!(world.memory.note_evicted(message, world.now));
+    assert!(!world.memory.note_evicted("something else", world.now), "it is told once");
+    assert_eq!(world.status()["phase"], "Running");
+    world.end("a", 0);
+    let status = world.status();
+    assert_eq!(status["phase"], "Failed");
+    assert_eq!((&status["reason"], &status["message"]), (&json!("Evicted"), &json!(message)));
+    assert_eq!(condition(&status, "DisruptionTarget"), ("True", "TerminationByKubelet", message));
+}
+
+#[test]
 fn a_readiness_probe_that_has_not_succeeded_leaves_the_pod_running_and_unready() {
     let probe = json!({"exec": {"command": ["x"]}});
     let mut world =
