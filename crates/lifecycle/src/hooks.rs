@@ -113,7 +113,11 @@ impl KillReason {
     pub fn hook_reason(&self) -> HookReason {
         match self {
             Self::PodStops(
-                StopCause::Delete | StopCause::Deadline | StopCause::Shutdown | StopCause::Finished,
+                StopCause::Delete
+                | StopCause::Deadline
+                | StopCause::Eviction
+                | StopCause::Shutdown
+                | StopCause::Finished,
             )
             | Self::DefinitionChanged
             | Self::RestartAll

@@ -400,6 +400,7 @@ fn reasons_of_stops_are_those_of_the_document() {
     let rows = [
         (KillReason::PodStops(StopCause::Delete), HookReason::Delete),
         (KillReason::PodStops(StopCause::Deadline), HookReason::Delete),
+        (KillReason::PodStops(StopCause::Eviction), HookReason::Delete),
         (KillReason::PodStops(StopCause::Shutdown), HookReason::Delete),
         (KillReason::PodStops(StopCause::Finished), HookReason::Delete),
         (KillReason::DefinitionChanged, HookReason::Delete),
