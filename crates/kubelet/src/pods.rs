@@ -167,7 +167,7 @@ impl PodsTask {
                     self.source_changed(kind, &namespace, &name);
                 }
                 PodsMessage::Evict { uid, message } => {
-                    if let Some(Worker::Running(inbox)) = self.workers.get(&uid) {
+                    if let Some(Worker::Running(inbox, _)) = self.workers.get(&uid) {
                         inbox.put_eviction(message);
                     }
                 }
