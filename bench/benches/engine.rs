@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use bench::{hostile_input, mixed_input, pod_with_variables, services};
+use bench::{hostile_input, mixed_input, pod_with_variables, services, template_in_yaml};
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use names::EnvNameGrammar;
@@ -94,4 +94,37 @@ fn manifest_of_1_mb_json(bencher: Bencher<'_, '_>) {
     bencher.counter(BytesCount::of_str(&text)).bench_local(|| {
         manifest::parse_stream(black_box(text.as_bytes()), &manifest::Limits::default()).expect("valid").len()
     });
+}
+
+fn processed(text: &str, bencher: Bencher<'_, '_>) {
+    let documents =
+        manifest::parse_stream(text.as_bytes(), &manifest::Limits::default()).expect("a document");
+    bencher.bench_local(|| {
+        let template = template::Template::read(black_box(&documents[0].root), None).expect("a template");
+        let mut random = |bytes: &mut [u8]| {
+            bytes.fill(7);
+            Ok(())
+        };
+        template::process(&template, &template::Request::default(), &mut random)
+            .expect("no problem")
+            .objects
+            .len()
+    });
+}
+
+/// 100 objects, 200 parameters, 1 MiB of output: 10 ms.
+#[divan::bench]
+fn template_of_100_objects_and_200_parameters(bencher: Bencher<'_, '_>) {
+    processed(&template_in_yaml(100, 200), bencher);
+}
+
+/// 1 MiB of `$((`: 10 ms.
+#[divan::bench]
+fn template_with_1_mib_hostile(bencher: Bencher<'_, '_>) {
+    let hostile = "$((".repeat(1024 * 1024 / 3);
+    let text = format!(
+        "{{kind: Template, apiVersion: template.coracle.dev/v1, parameters: [{{name: ONE, value: v}}], objects: [{{apiVersion: v1, \
+         kind: ConfigMap, metadata: {{name: $(ONE)}}, data: {{x: '{hostile}'}}}}]}}"
+    );
+    processed(&text, bencher);
 }

@@ -118,3 +118,34 @@ pub fn deployments_in_json(length: usize) -> String {
     }
     format!("{:#}", json!({"apiVersion": "v1", "kind": "List", "items": items}))
 }
+
+/// A template of deployments: each variable has two references, each object gets a label; about 10 KB an object.
+pub fn template_in_yaml(objects: usize, parameters: usize) -> String {
+    let mut text = String::from(
+        "kind: Template\napiVersion: template.coracle.dev/v1\nmetadata: {name: bench}\n\
+         labels: {team: $(PARAMETER_NAME_000)}\nparameters:\n",
+    );
+    for number in 0..parameters {
+        let _ = writeln!(text, "- {{name: PARAMETER_NAME_{number:03}, value: value-{number}}}");
+    }
+    text.push_str("objects:\n");
+    for object in 0..objects {
+        let _ = writeln!(
+            text,
+            "- apiVersion: apps/v1\n  kind: Deployment\n  metadata: {{name: web-{object}}}\n  spec:\n    \
+             replicas: 1\n    selector: {{matchLabels: {{app: web-{object}}}}}\n    template:\n      \
+             metadata: {{labels: {{app: web-{object}}}}}\n      spec:\n        containers:\n        - name: c\n          \
+             image: registry.example/web:$(PARAMETER_NAME_{:03})\n          env:",
+            object % parameters
+        );
+        for entry in 0..100 {
+            let (one, other) = ((object + entry) % parameters, (object * entry) % parameters);
+            let _ = writeln!(
+                text,
+                "          - {{name: VARIABLE_{entry}, value: 'some text before $(PARAMETER_NAME_{one:03}) and more text \
+                 behind $(PARAMETER_NAME_{other:03})'}}"
+            );
+        }
+    }
+    text
+}

@@ -26,6 +26,7 @@
 //!    shown in the file. [`Processed::to_list`] and [`Processed::to_template`] are the two forms of an answer;
 //!    `manifest::to_yaml`, `manifest::to_json_text` and `serde` write them, keys in order.
 //! 5. [`instance`] keeps generated values from one `apply` to the next.
+//! 6. [`export`] makes a template of objects that live in a cluster.
 //!
 //! **Secrets.** The value of a `secret: true` parameter is in [`Processed::objects`] and, typed, in
 //! [`ResolvedParameter::value`], and nowhere else: not in the message, in labels that are shown, in problems, in
@@ -44,12 +45,13 @@
 //! | `survey.rs`, `site.rs`, `ambient.rs`, `nearest.rs` | what is meant by whom: unknown, mistyped and ambiguous references |
 //! | `substitution.rs`, `process.rs` | the result |
 //! | `labels.rs`, `kinds.rs`, `openshift.rs` | labels and selectors; what OpenShift does besides |
-//! | `instance.rs` | instances |
+//! | `instance.rs`, `export.rs` | instances; the way back |
 //!
 //! Pure: no IO, no clock, no logging; randomness is an argument.
 
 mod ambient;
 mod dialect;
+pub mod export;
 mod expression;
 mod finding;
 pub mod instance;

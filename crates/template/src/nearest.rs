@@ -23,6 +23,11 @@ impl<'n> Neighbours<'n> {
         Self { names, by_lower_case, answers: HashMap::new(), searches_left: MOST_SEARCHES }
     }
 
+    /// Allows as many searches as at the beginning.
+    pub(crate) fn refill(&mut self) {
+        self.searches_left = MOST_SEARCHES;
+    }
+
     /// The name that differs from `name` by case, or by one or two letters; never `name` itself.
     ///
     /// Words of a shell are often short and in lower case: such are compared letter by letter as they are written, and

@@ -1,5 +1,7 @@
 //! Tables of the rules, the vectors, hostile templates, and properties.
 
+mod examples;
+mod export;
 mod hostile;
 mod instances;
 mod labels;
