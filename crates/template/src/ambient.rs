@@ -121,6 +121,15 @@ fn named<'n>(node: Option<&'n Node>, substitution: &Substitution<'_>) -> Cow<'n,
     node.and_then(Node::as_str).and_then(|text| substitution.name(text)).unwrap_or_default()
 }
 
+/// The names of a container's `env`, with their places.
+fn names_of<'d>(
+    container: &'d Node,
+    substitution: &Substitution<'_>,
+) -> impl Iterator<Item = (usize, Cow<'d, str>)> {
+    let entries = container.get("env").map(Node::items).unwrap_or_default();
+    entries.iter().map(|entry| named(entry.get("name"), substitution)).enumerate()
+}
+
 fn namespace_of(object: &Node, substitution: &Substitution<'_>) -> String {
     named(at(object, &["metadata", "namespace"]), substitution).into_owned()
 }
@@ -150,34 +159,41 @@ impl PodScope {
 }
 
 /// What one container could resolve.
-pub(crate) struct Scope {
+pub(crate) struct Scope<'d> {
     namespace: String,
     links: bool,
-    /// The first entry of `env` with a name.
-    entries: HashMap<String, usize>,
+    container: &'d Node,
+    /// The first entry of `env` with the name of each parameter.
+    first: Vec<Option<usize>>,
+    /// What was found outside of `env` for each parameter.
+    outside: Vec<Option<Option<Resolver>>>,
+    /// The first entry of `env` with any name; made when it is asked for.
+    entries: Option<HashMap<Cow<'d, str>, usize>>,
     /// Sources of `envFrom` by their prefix.
     from: HashMap<String, HashSet<usize>>,
-    /// What was found outside of `env` before.
-    outside: HashMap<String, Option<Resolver>>,
 }
 
-impl Scope {
+impl<'d> Scope<'d> {
     pub(crate) fn of(
         pod: &PodScope,
-        container: &Node,
+        container: &'d Node,
         ambient: &Ambient,
         substitution: &Substitution<'_>,
     ) -> Self {
+        let count = substitution.count();
         let mut scope = Self {
             namespace: pod.namespace.clone(),
             links: pod.links,
-            entries: HashMap::new(),
+            container,
+            first: vec![None; count],
+            outside: vec![None; count],
+            entries: None,
             from: HashMap::new(),
-            outside: HashMap::new(),
         };
-        for (index, entry) in container.get("env").map(Node::items).unwrap_or_default().iter().enumerate() {
-            let name = named(entry.get("name"), substitution);
-            scope.entries.entry(name.into_owned()).or_insert(index);
+        for (index, name) in names_of(container, substitution) {
+            if let Some(parameter) = substitution.place_of(&name) {
+                scope.first[parameter].get_or_insert(index);
+            }
         }
         for source in container.get("envFrom").map(Node::items).unwrap_or_default() {
             let prefix = named(source.get("prefix"), substitution);
@@ -192,29 +208,53 @@ impl Scope {
         scope
     }
 
-    /// Who would resolve `name`, seen from a place with this reach.
-    pub(crate) fn resolver(&mut self, ambient: &Ambient, name: &str, reach: Reach) -> Option<Resolver> {
-        let entry = self.entries.get(name).copied();
-        let entry = match reach {
-            Reach::Above(index) => entry.filter(|entry| *entry < index),
-            Reach::All | Reach::Entries => entry,
-        };
+    /// Who would resolve the name of a parameter, seen from a place with this reach.
+    pub(crate) fn resolver_of(
+        &mut self,
+        ambient: &Ambient,
+        parameter: usize,
+        name: &str,
+        reach: Reach,
+    ) -> Option<Resolver> {
+        let entry = self.first[parameter].filter(|entry| match reach {
+            Reach::Above(index) => *entry < index,
+            Reach::All | Reach::Entries => true,
+        });
         if let Some(index) = entry {
             return Some(Resolver::Env { index });
         }
         if reach == Reach::Entries {
             return None;
         }
-        if let Some(found) = self.outside.get(name) {
-            return found.clone();
+        if self.outside[parameter].is_none() {
+            self.outside[parameter] = Some(self.outside_of(ambient, name));
         }
-        let found = self.source_of(ambient, name).or_else(|| self.service_of(ambient, name));
-        self.outside.insert(name.to_owned(), found.clone());
-        found
+        self.outside[parameter].clone().flatten()
+    }
+
+    /// Whether the container has a variable of this name, wherever it is declared.
+    pub(crate) fn has(
+        &mut self,
+        ambient: &Ambient,
+        name: &str,
+        reach: Reach,
+        substitution: &Substitution<'_>,
+    ) -> bool {
+        let container = self.container;
+        let entries = self.entries.get_or_insert_with(|| {
+            names_of(container, substitution).map(|(index, name)| (name, index)).collect()
+        });
+        entries.contains_key(name) || reach != Reach::Entries && self.outside_of(ambient, name).is_some()
+    }
+
+    fn outside_of(&self, ambient: &Ambient, name: &str) -> Option<Resolver> {
+        self.source_of(ambient, name).or_else(|| self.service_of(ambient, name))
     }
 
     fn source_of(&self, ambient: &Ambient, name: &str) -> Option<Resolver> {
-        if self.from.is_empty() {
+        // Longer names cost the square of their length, and no environment has them.
+        const LONGEST: usize = 512;
+        if self.from.is_empty() || name.len() > LONGEST {
             return None;
         }
         // Each way to read the name as a prefix and a key.

@@ -38,6 +38,11 @@ impl<'v> Substitution<'v> {
         self.places.get(name).copied()
     }
 
+    /// How many parameters there are.
+    pub(crate) fn count(&self) -> usize {
+        self.values.len()
+    }
+
     pub(crate) fn value(&self, parameter: usize) -> &'v str {
         self.values[parameter]
     }
@@ -87,7 +92,7 @@ impl<'v> Substitution<'v> {
             return NodeValue::String(text.to_owned());
         }
         let (mut has_unquoted, mut stays_text) = (false, false);
-        let mut whole = String::new();
+        let mut whole = String::with_capacity(text.len());
         for token in self.tokens(text) {
             whole.push_str(self.piece(text, &token));
             match token {

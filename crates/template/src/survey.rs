@@ -10,7 +10,7 @@ use crate::nearest::Neighbours;
 use crate::place::Path;
 use crate::problem::Problems;
 use crate::reference::{Style, Token, form, is_parameter_name, may_refer};
-use crate::site::{Reach, Site};
+use crate::site::Site;
 use crate::substitution::{Substitution, escaped_size};
 use crate::{Dialect, FindingKind, ParameterType, Place, ProblemKind, Template};
 
@@ -30,7 +30,7 @@ pub(crate) struct Survey<'s, 'd> {
     pub(crate) size: usize,
     path: Path,
     pod: Option<PodScope>,
-    scopes: Vec<Scope>,
+    scopes: Vec<Scope<'d>>,
 }
 
 /// A text and where it stands.
@@ -87,7 +87,7 @@ impl<'s, 'd> Survey<'s, 'd> {
         }
     }
 
-    fn object(&mut self, index: usize, object: &Node) {
+    fn object(&mut self, index: usize, object: &'d Node) {
         self.path = Path::of(format!("objects[{index}]"));
         if !matches!(object.value, NodeValue::Map(_)) {
             // That has been said.
@@ -116,7 +116,7 @@ impl<'s, 'd> Survey<'s, 'd> {
         self.node(object, object, site);
     }
 
-    fn node(&mut self, object: &Node, node: &Node, site: Site) {
+    fn node(&mut self, object: &'d Node, node: &'d Node, site: Site) {
         if site == Site::PodSpec {
             self.pod = Some(PodScope::of(object, node, self.substitution));
         }
@@ -209,7 +209,8 @@ impl<'s, 'd> Survey<'s, 'd> {
             return;
         }
         let Some((scope, reach)) = seen.site.reach() else { return };
-        if let Some(variable) = self.scopes[scope].resolver(self.ambient, declared.name, reach) {
+        if let Some(variable) = self.scopes[scope].resolver_of(self.ambient, parameter, declared.name, reach)
+        {
             let kind = ProblemKind::Ambiguous {
                 parameter: declared.name.to_owned(),
                 declared: declared.place.field.clone(),
@@ -251,8 +252,7 @@ impl<'s, 'd> Survey<'s, 'd> {
         let reach = seen.site.reach().filter(|_| style == Style::Quoted && !seen.is_key);
         if let Some((scope, reach)) = reach {
             // A variable that is declared further down is the container's business too.
-            let reach = if reach == Reach::Entries { reach } else { Reach::All };
-            if self.scopes[scope].resolver(self.ambient, name, reach).is_some() {
+            if self.scopes[scope].has(self.ambient, name, reach, self.substitution) {
                 return;
             }
         }

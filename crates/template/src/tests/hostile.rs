@@ -332,7 +332,13 @@ fn hostile_templates_take_linear_time() {
     sources["objects"].as_array_mut().expect("a list").push(json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"envFrom": env_from, "args": args}]},
     }));
-    for template in [near, sources] {
+    let mut long = config_map(json!([]), json!({"a": ""}));
+    long["objects"].as_array_mut().expect("a list").push(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{
+            "envFrom": [{"configMapRef": {"name": "m"}}], "args": [format!("$({})", "a".repeat(1 << 20))],
+        }]},
+    }));
+    for template in [near, sources, long] {
         let run = Run::of_json(&template);
         let begin = Instant::now();
         let _ = run.process();
