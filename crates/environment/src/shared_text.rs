@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// The text of a value. The thousands of variables that services give repeat their addresses and ports;
-/// those share one allocation.
+/// those share one allocation, and what is as short as a port or an address needs none.
 #[derive(Clone)]
 pub struct Text(Form);
 
@@ -14,7 +14,15 @@ enum Form {
     Owned(String),
     Shared(Arc<str>),
     Constant(&'static str),
+    /// The first bytes are the text.
+    Short {
+        length: u8,
+        bytes: [u8; SHORT],
+    },
 }
+
+/// Bytes of a text that needs no allocation. With more, every value would be larger.
+const SHORT: usize = 15;
 
 impl Text {
     /// A text that costs nothing.
@@ -28,7 +36,38 @@ impl Text {
             Form::Owned(text) => text,
             Form::Shared(text) => text,
             Form::Constant(text) => text,
+            // Made from text only.
+            Form::Short { length, bytes } => {
+                std::str::from_utf8(&bytes[..usize::from(*length)]).unwrap_or_default()
+            }
         }
+    }
+
+    /// A number in decimal.
+    pub fn number(number: i32) -> Self {
+        let mut bytes = [0; SHORT];
+        let mut at = SHORT;
+        let mut rest = number.unsigned_abs();
+        loop {
+            at -= 1;
+            bytes[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if number < 0 {
+            at -= 1;
+            bytes[at] = b'-';
+        }
+        bytes.copy_within(at.., 0);
+        Self(Form::Short { length: (SHORT - at) as u8, bytes })
+    }
+
+    fn short(text: &str) -> Option<Self> {
+        let mut bytes = [0; SHORT];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(Self(Form::Short { length: text.len() as u8, bytes }))
     }
 }
 
@@ -48,7 +87,7 @@ impl From<String> for Text {
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        Self(Form::Owned(text.to_owned()))
+        Self::short(text).unwrap_or_else(|| Self(Form::Owned(text.to_owned())))
     }
 }
 
@@ -75,5 +114,30 @@ impl fmt::Debug for Text {
 impl fmt::Display for Text {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_gives_the_text_that_it_was_made_of() {
+        for text in
+            ["", "a", "10.43.255.255", "fifteen bytes !", "sixteen bytes !!", "é", "ééééééé", "éééééééé"]
+        {
+            let forms = [Text::from(text), Text::from(text.to_owned()), Text::from(Arc::<str>::from(text))];
+            for form in &forms {
+                assert_eq!((form.as_str(), form), (text, &forms[0]));
+            }
+        }
+        for number in [0, 7, 80, 65535, -1, i32::MAX, i32::MIN] {
+            assert_eq!(Text::number(number).as_str(), number.to_string());
+        }
+    }
+
+    #[test]
+    fn a_text_is_not_larger_than_a_string() {
+        assert_eq!(size_of::<Text>(), size_of::<String>());
     }
 }

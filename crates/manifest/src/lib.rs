@@ -11,6 +11,7 @@ mod json;
 mod mistake;
 mod node;
 mod path;
+mod plain;
 mod resolve;
 mod write;
 mod yaml;
@@ -236,7 +237,10 @@ pub fn parse_stream(bytes: &[u8], limits: &Limits) -> Result<Vec<Document>, Pars
             Err(error) => Err(error),
         };
     }
-    yaml::parse(text, limits)
+    match plain::parse(text, limits) {
+        Some(documents) => Ok(documents),
+        None => yaml::parse(text, limits),
+    }
 }
 
 #[cfg(test)]

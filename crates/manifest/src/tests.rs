@@ -332,7 +332,7 @@ fn each_kind_of_mistake_has_its_own_hint() {
         ("%YAML 3.0\n---\na: 1\n", M::Directive, "1:1"),
         ("{{- if .x }}\na: 1\n", M::Template, "1:3"),
         ("<<<<<<< HEAD\na: 1\n=======\n", M::MergeConflict, "2:2"),
-        ("{\"a\": 1,}", M::Json, "1:9"),
+        ("{\"a\": 1 \"b\": 2}", M::Json, "1:9"),
     ];
     let mut hints = std::collections::BTreeSet::new();
     for (text, wanted, place) in cases {

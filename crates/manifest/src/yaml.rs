@@ -100,11 +100,14 @@ enum PendingKey {
     Merge,
 }
 
-struct MapBuilder {
+/// The entries of a map that is being read.
+#[derive(Default)]
+pub(crate) struct MapBuilder {
     entries: Vec<Entry>,
     /// Key to place in `entries`; filled once the map is no longer small.
     places: HashMap<String, usize>,
-    /// For each entry whether a merge key brought it; to replace such a one is no duplicate.
+    /// For each entry up to the last one that a merge key brought, whether one did; to replace such a one is no
+    /// duplicate.
     is_merged: Vec<bool>,
     pending: Option<PendingKey>,
 }
@@ -118,13 +121,14 @@ impl MapBuilder {
     }
 
     /// Sets a key; the last one wins. Gives the span of the key that was written twice.
-    fn set(&mut self, entry: Entry, is_merged: bool) -> Option<Span> {
+    pub(crate) fn set(&mut self, entry: Entry, is_merged: bool) -> Option<Span> {
         if let Some(place) = self.place_of(&entry.key) {
-            let is_override = std::mem::replace(&mut self.is_merged[place], is_merged) || is_merged;
+            let is_override = is_merged || self.is_merged.get(place).copied().unwrap_or(false);
+            self.set_merged(place, is_merged);
             let replaced = std::mem::replace(&mut self.entries[place], entry);
             return (!is_override).then_some(replaced.key_span);
         }
-        self.is_merged.push(is_merged);
+        self.set_merged(self.entries.len(), is_merged);
         if self.entries.len() == SMALL_MAP {
             self.places =
                 self.entries.iter().enumerate().map(|(place, entry)| (entry.key.clone(), place)).collect();
@@ -134,6 +138,25 @@ impl MapBuilder {
         }
         self.entries.push(entry);
         None
+    }
+
+    fn set_merged(&mut self, place: usize, is_merged: bool) {
+        if is_merged && self.is_merged.len() <= place {
+            self.is_merged.resize(place + 1, false);
+        }
+        if let Some(slot) = self.is_merged.get_mut(place) {
+            *slot = is_merged;
+        }
+    }
+
+    /// The key that is written at a span.
+    pub(crate) fn key_at(&self, span: Span) -> Option<&str> {
+        self.entries.iter().rev().find(|entry| entry.key_span == span).map(|entry| entry.key.as_str())
+    }
+
+    /// The entries in order.
+    pub(crate) fn into_entries(self) -> Vec<Entry> {
+        self.entries
     }
 }
 
@@ -192,12 +215,7 @@ impl<'l> TreeBuilder<'l> {
                 self.open(Frame::List { start: span.start, anchor, items: Vec::new() }, anchor, span.start)?;
             }
             Event::MappingStart(_, anchor, _) => {
-                let map = MapBuilder {
-                    entries: Vec::new(),
-                    places: HashMap::new(),
-                    is_merged: Vec::new(),
-                    pending: None,
-                };
+                let map = MapBuilder::default();
                 self.open(Frame::Map { start: span.start, anchor, map }, anchor, span.start)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span)?,
@@ -295,9 +313,10 @@ impl<'l> TreeBuilder<'l> {
                     map.pending = Some(PendingKey::Named { key, span: node.span });
                 }
                 Some(PendingKey::Named { key, span }) => {
-                    let notice_key = key.clone();
-                    if let Some(first) = map.set(Entry { key, key_span: span, value: node }, false) {
-                        self.notices.push(Notice::DuplicateKey { key: notice_key, first, again: span });
+                    if let Some(first) = map.set(Entry { key, key_span: span, value: node }, false)
+                        && let Some(key) = map.key_at(span)
+                    {
+                        self.notices.push(Notice::DuplicateKey { key: key.to_owned(), first, again: span });
                     }
                 }
                 Some(PendingKey::Merge) => merge(map, node)?,

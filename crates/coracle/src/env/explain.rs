@@ -185,7 +185,7 @@ fn explained_object(
         return None;
     }
     let mut places: Vec<Option<Place>> =
-        notes.iter().map(|note| Some(file.place_of_key(note, false))).collect();
+        notes.iter().map(|note| Some(file.place_of_key(note, note.path.starts_with("spec.")))).collect();
     let mut findings =
         notes.iter().zip(places.iter().flatten()).map(|(note, place)| finding(note, place)).collect();
     errors_first(&mut findings, &mut places);

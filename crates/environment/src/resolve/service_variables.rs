@@ -33,10 +33,9 @@ pub(super) fn variable_prefix(service: &str) -> String {
 
 fn upper_case(name: &str) -> String {
     // Service and port names are ASCII; an unchecked manifest may say otherwise, and keeps its letters then.
-    let mut upper = name.to_ascii_uppercase();
-    if upper.contains('-') {
-        upper = upper.replace('-', "_");
-    }
+    let letter = |letter: char| if letter == '-' { '_' } else { letter.to_ascii_uppercase() };
+    let mut upper = String::with_capacity(name.len());
+    upper.extend(name.chars().map(letter));
     upper
 }
 
@@ -58,13 +57,13 @@ pub(super) fn emit_variables(service: &ServiceSource, mut emit: impl FnMut(Strin
     let host = Host::of(service, &prefix);
     emit(joined(&[&prefix, "_SERVICE_HOST"]), host.alone.clone());
     let Some(first) = service.ports.first() else { return };
-    emit(joined(&[&prefix, "_SERVICE_PORT"]), Value::plain(first.port.to_string()));
+    emit(joined(&[&prefix, "_SERVICE_PORT"]), Value::Plain(Text::number(first.port)));
     for port in service.ports.iter().filter(|port| !port.name.is_empty()) {
         let name = upper_case(&port.name);
-        emit(joined(&[&prefix, "_SERVICE_PORT_", &name]), Value::plain(port.port.to_string()));
+        emit(joined(&[&prefix, "_SERVICE_PORT_", &name]), Value::Plain(Text::number(port.port)));
     }
     for (place, port) in service.ports.iter().enumerate() {
-        let number = port.port.to_string();
+        let number = Text::number(port.port);
         let protocol = lower_case(&port.protocol);
         let url = host.url(&protocol, &number);
         let base = joined(&[&prefix, "_PORT_", &number, "_", &port.protocol]);
@@ -75,7 +74,7 @@ pub(super) fn emit_variables(service: &ServiceSource, mut emit: impl FnMut(Strin
         }
         emit(base, url);
         emit(of_protocol, Value::Plain(protocol));
-        emit(of_port, Value::plain(number));
+        emit(of_port, Value::Plain(number));
         emit(of_address, host.alone.clone());
     }
 }
@@ -104,7 +103,7 @@ impl<'s> Host<'s> {
                 let is_v6 = address.contains(':');
                 let in_url =
                     if is_v6 { Cow::Owned(joined(&["[", address, "]"])) } else { Cow::Borrowed(&**address) };
-                Self { alone: Value::plain(address.clone()), in_url: Ok(in_url) }
+                Self { alone: Value::plain(&**address), in_url: Ok(in_url) }
             }
             ClusterAddress::NotYetAllocated | ClusterAddress::None => {
                 let label = short_label(&joined(&["cluster address of service ", &service.name]));
@@ -118,7 +117,8 @@ impl<'s> Host<'s> {
 
     fn url(&self, protocol: &str, port: &str) -> Value {
         match &self.in_url {
-            Ok(host) => Value::plain(joined(&[protocol, "://", host, ":", port])),
+            // Shared: the first port's is the value of two variables.
+            Ok(host) => Value::plain(Arc::<str>::from(joined(&[protocol, "://", host, ":", port]))),
             Err(label) => Value::Composed(vec![
                 Part::Plain(joined(&[protocol, "://"])),
                 Part::UnknownUntilRun { label: label.clone() },
