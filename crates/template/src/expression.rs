@@ -3,7 +3,7 @@
 //! OpenShift's patterns, with its flaws mended (`docs/differences.md`): every character of a range can come, both ends
 //! included; every character of a class comes equally often; what was generated is not read again as a pattern.
 
-use crate::limits::MAX_VALUE_BYTES;
+use crate::limits::MAX_GENERATED_BYTES;
 
 /// The characters of `\A`.
 const SYMBOLS: &str = "~!@#$%^&*()-_+={}[]\\|<,>.?/\"';:`";
@@ -54,7 +54,7 @@ pub enum ExpressionError {
         length: String,
     },
     /// The whole text would be too large.
-    #[error("the generated text would be larger than {MAX_VALUE_BYTES} bytes")]
+    #[error("the generated text would be larger than {MAX_GENERATED_BYTES} bytes")]
     TooLarge,
 }
 
@@ -109,7 +109,7 @@ impl Expression {
                 return Err(ExpressionError::Length { length: digits.chars().take(20).collect() });
             };
             size += length;
-            if size > MAX_VALUE_BYTES {
+            if size > MAX_GENERATED_BYTES {
                 return Err(ExpressionError::TooLarge);
             }
             parts.push(Part::Random { alphabet, length });
@@ -119,7 +119,11 @@ impl Expression {
         if literal < text.len() {
             parts.push(Part::Literal(text[literal..].to_owned()));
         }
-        if size + text.len() > MAX_VALUE_BYTES { Err(ExpressionError::TooLarge) } else { Ok(Self { parts }) }
+        if size + text.len() > MAX_GENERATED_BYTES {
+            Err(ExpressionError::TooLarge)
+        } else {
+            Ok(Self { parts })
+        }
     }
 
     /// How much chance the text holds: the logarithm, base two, of how many texts can come, all equally often.

@@ -8,7 +8,9 @@ use names::{LabelValue, QualifiedName};
 
 use crate::finding::Findings;
 use crate::kinds::{Kind, SelectorForm, at, at_mut, text};
+use crate::place::beginning;
 use crate::problem::Problems;
+use crate::selection::{Pods, has, has_any};
 use crate::substitution::{Substitution, escaped_size};
 use crate::{Dialect, FindingKind, INSTANCE_LABEL, Place, ProblemKind, Request, Template};
 
@@ -49,8 +51,7 @@ pub(crate) fn resolve(
             .for_each(|cause| problems.add(ProblemKind::LabelValue { cause }, value_place));
         let (false, Some(key), Some(value)) = (is_wrong, key, value) else { continue };
         if let Some((_, first)) = places.get(&*key) {
-            let kind =
-                ProblemKind::CollidingKeys { first: (*first).to_owned(), second: written.key.to_owned() };
+            let kind = ProblemKind::CollidingKeys { first: beginning(first), second: beginning(written.key) };
             if is_certain(written.key) {
                 problems.add(kind, key_place);
             }
@@ -112,12 +113,6 @@ pub(crate) fn size(labels: &[Label], objects: &[Node], substitution: &Substituti
     one.saturating_mul(all).saturating_add(all * 40)
 }
 
-/// A pod that the template makes, as selectors see it.
-struct Selectable {
-    namespace: String,
-    labels: HashMap<String, String>,
-}
-
 /// Puts the labels on the objects.
 pub(crate) fn apply(
     objects: &mut [Node],
@@ -125,7 +120,7 @@ pub(crate) fn apply(
     problems: &mut Problems,
     findings: &mut Findings,
 ) {
-    let pods: Vec<Option<Selectable>> = objects.iter().map(selectable).collect();
+    let pods = Pods::of(objects);
     let plans: Vec<Option<Plan>> =
         objects.iter().enumerate().map(|(index, object)| plan(index, object, &pods)).collect();
     for (index, (object, plan)) in objects.iter_mut().zip(plans).enumerate() {
@@ -161,19 +156,6 @@ pub(crate) fn apply(
     }
 }
 
-fn selectable(object: &Node) -> Option<Selectable> {
-    let path = Kind::of_object(object)?.template?;
-    let labels = at(at(object, path)?, &["metadata", "labels"]).map(Node::entries).unwrap_or_default();
-    let labels =
-        labels.iter().filter_map(|entry| Some((entry.key.clone(), entry.value.as_str()?.to_owned())));
-    Some(Selectable { namespace: namespace_of(object), labels: labels.collect() })
-}
-
-fn namespace_of(object: &Node) -> String {
-    let namespace = at(object, &["metadata", "namespace"]).and_then(Node::as_str);
-    namespace.unwrap_or_default().to_owned()
-}
-
 /// What is done about the selector of an object.
 enum Plan {
     /// It gets the labels, at this path.
@@ -182,7 +164,7 @@ enum Plan {
     Outside(Vec<&'static str>),
 }
 
-fn plan(index: usize, object: &Node, pods: &[Option<Selectable>]) -> Option<Plan> {
+fn plan(index: usize, object: &Node, pods: &Pods) -> Option<Plan> {
     let kind = Kind::of_object(object)?;
     let (path, form) = kind.selector?;
     let is_manual =
@@ -206,34 +188,9 @@ fn plan(index: usize, object: &Node, pods: &[Option<Selectable>]) -> Option<Plan
         SelectorForm::Map => &[],
         SelectorForm::MatchLabels => selector.get("matchExpressions").map(Node::items).unwrap_or_default(),
     };
-    let namespace = namespace_of(object);
-    let selects = |pod: &Selectable| {
-        pod.namespace == namespace
-            && labels.entries().iter().all(|entry| {
-                pod.labels.get(&entry.key).is_some_and(|value| Some(value.as_str()) == entry.value.as_str())
-            })
-            && expressions.iter().all(|expression| holds(expression, &pod.labels))
-    };
-    let is_inside = if kind.selects_own {
-        pods[index].as_ref().is_some_and(selects)
-    } else {
-        pods.iter().flatten().any(selects)
-    };
+    let selected = pods.selected(object, labels.entries(), expressions);
+    let is_inside = if kind.selects_own { has(&selected, index) } else { has_any(&selected) };
     Some(if is_inside { Plan::Extend(path) } else { Plan::Outside(path) })
-}
-
-/// Whether a requirement of a label selector holds. One that is not understood says nothing.
-fn holds(expression: &Node, labels: &HashMap<String, String>) -> bool {
-    let value = labels.get(text(expression, "key"));
-    let mut values = expression.get("values").map(Node::items).unwrap_or_default().iter();
-    let is_listed = value.is_some_and(|value| values.any(|listed| listed.as_str() == Some(value.as_str())));
-    match text(expression, "operator") {
-        "In" => is_listed,
-        "NotIn" => !is_listed,
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        _ => true,
-    }
 }
 
 struct Target<'t> {

@@ -44,7 +44,7 @@
 //! | `values.rs`, `expression.rs` | the value of each parameter |
 //! | `survey.rs`, `site.rs`, `ambient.rs`, `nearest.rs` | what is meant by whom: unknown, mistyped and ambiguous references |
 //! | `substitution.rs`, `process.rs` | the result |
-//! | `labels.rs`, `kinds.rs`, `openshift.rs` | labels and selectors; what OpenShift does besides |
+//! | `labels.rs`, `selection.rs`, `kinds.rs`, `openshift.rs` | labels and selectors; what OpenShift does besides |
 //! | `instance.rs`, `export.rs` | instances; the way back |
 //!
 //! Pure: no IO, no clock, no logging; randomness is an argument.
@@ -68,6 +68,7 @@ mod read;
 mod reference;
 mod result;
 mod scalar;
+mod selection;
 mod site;
 mod substitution;
 mod survey;

@@ -10,6 +10,8 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_OUTPUT_BYTES: usize = 3 * 1024 * 1024;
 /// Bytes of the value of one parameter.
 pub const MAX_VALUE_BYTES: usize = 1024 * 1024;
+/// Bytes of a generated value.
+pub const MAX_GENERATED_BYTES: usize = 64 * 1024;
 /// Bytes of the name of a parameter: it is a key of a Secret too.
 pub const MAX_NAME_BYTES: usize = 253;
 /// How many problems, and how many findings, are reported; the rest is counted.

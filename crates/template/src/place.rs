@@ -75,8 +75,12 @@ impl Path {
     }
 }
 
+/// Keys that are longer than this are cut: a path is copied for each problem.
+const LONGEST_KEY: usize = 128;
+
 fn push_key(path: &mut String, key: &str) {
     let is_simple = !key.is_empty()
+        && key.len() <= LONGEST_KEY
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     if is_simple {
         if !path.is_empty() {
@@ -87,10 +91,10 @@ fn push_key(path: &mut String, key: &str) {
     }
     // What others wrote is shown escaped, and not at any length.
     path.push_str("['");
-    if key.len() <= 128 && !key.contains(|each: char| each.is_control()) {
+    if key.len() <= LONGEST_KEY && !key.contains(|each: char| each.is_control()) {
         path.push_str(key);
     } else {
-        path.extend(key.escape_debug().take(128));
+        path.extend(key.escape_debug().take(LONGEST_KEY));
         path.push('…');
     }
     path.push_str("']");
@@ -115,4 +119,9 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     shown.push_str(if characters.next().is_some() { "…\"" } else { "\"" });
     shown
+}
+
+/// The beginning of a text of a template, to be kept in a problem.
+pub(crate) fn beginning(text: &str) -> String {
+    text.chars().take(LONGEST_KEY).collect()
 }

@@ -10,7 +10,7 @@ use crate::finding::Findings;
 use crate::kinds::{at, group_of, text};
 use crate::labels::{self, Label};
 use crate::limits::MAX_OUTPUT_BYTES;
-use crate::place::Path;
+use crate::place::{Path, beginning};
 use crate::problem::Problems;
 use crate::reference::{Token, may_refer};
 use crate::substitution::Substitution;
@@ -72,7 +72,9 @@ fn run(
     let is_complete = !values.is_open.contains(&true);
     let labels = labels::resolve(template, request, &substitution, &masked, is_complete, &mut problems);
     let label_size = labels::size(labels.as_deref().unwrap_or_default(), template.objects, &substitution);
-    let size = size.saturating_add(label_size);
+    // The answer lists the values too.
+    let value_size = (0..substitution.count()).map(|place| substitution.escaped_size(place)).sum();
+    let size = size.saturating_add(label_size).saturating_add(value_size);
     let mut objects = Vec::new();
     if size > MAX_OUTPUT_BYTES {
         let kind = ProblemKind::OutputTooLarge { size, limit: MAX_OUTPUT_BYTES };
@@ -227,8 +229,8 @@ impl Builder<'_> {
                 continue;
             }
             let kind = ProblemKind::CollidingKeys {
-                first: written[before].key.clone(),
-                second: written[place].key.clone(),
+                first: beginning(&written[before].key),
+                second: beginning(&written[place].key),
             };
             let mut path = Path::of(self.path.as_str());
             path.enter_key(&written[place].key);

@@ -26,7 +26,8 @@ pub struct Request<'r> {
     pub kept: &'r BTreeMap<String, SecretText>,
     /// Generated parameters that are generated again although a value is kept.
     pub regenerate: &'r [String],
-    /// Whether the template is to be stored: its secret parameters must not have defaults then.
+    /// Whether the template is to be stored. Its secret parameters must not have defaults then, and [`crate::check`]
+    /// refuses only what no values could mend.
     pub is_stored: bool,
 }
 
@@ -102,6 +103,10 @@ pub(crate) fn resolve(
         let (text, origin) = if last.get(parameter.name) != Some(&place) {
             // A later one of the same name counts.
             (String::new(), ValueOrigin::Empty)
+        } else if random.is_none() && request.is_stored {
+            // Whatever its default is, another value can be given.
+            is_open = true;
+            (String::new(), ValueOrigin::Empty)
         } else if let Some(text) = given.get(parameter.name) {
             ((*text).to_owned(), ValueOrigin::Given)
         } else if let Some(text) = parameter.value {
@@ -124,7 +129,8 @@ pub(crate) fn resolve(
                 problems.add(kind, || parameter.place.clone());
             }
         }
-        if text.len() > MAX_VALUE_BYTES {
+        let default_size = parameter.value.map_or(0, str::len);
+        if text.len().max(default_size) > MAX_VALUE_BYTES {
             let kind =
                 ProblemKind::ValueTooLarge { parameter: parameter.name.to_owned(), limit: MAX_VALUE_BYTES };
             problems.add(kind, || parameter.field("value"));

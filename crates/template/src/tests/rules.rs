@@ -275,6 +275,22 @@ fn a_check_misses_no_values_and_generates_nothing() {
 }
 
 #[test]
+fn what_could_be_processed_with_other_values_can_be_stored() {
+    let template = config_map(
+        json!([{"name": "A", "value": "same"}, {"name": "B", "value": "same"}]),
+        json!({"$(A)": "1", "$(B)": "2"}),
+    );
+    let mut run = Run::of_json(&template);
+    assert_eq!(run.check().expect_err("the defaults collide").problems[0].code(), "template-keys-collide");
+    run.is_stored = true;
+    assert_eq!(run.check(), Ok(Vec::new()));
+    let misfit = config_map(json!([{"name": "A", "type": "int", "value": "many"}]), json!({"x": "$((A))"}));
+    let mut run = Run::of_json(&misfit);
+    run.is_stored = true;
+    assert_eq!(run.check().expect_err("the default is wrong").problems[0].code(), "template-value-type");
+}
+
+#[test]
 fn fields_of_wrong_types_are_named() {
     let run = Run::of_yaml(
         "kind: Template
