@@ -70,6 +70,8 @@ pub mod event {
     pub const SANDBOX_LOST: &str = "SandboxLost";
     /// The runtime has no longer a container that it started (Coracle's own).
     pub const CONTAINER_LOST: &str = "ContainerLost";
+    /// A file of the directory of static pods holds no valid pod (Coracle's own).
+    pub const INVALID_STATIC_POD: &str = "InvalidStaticPod";
     /// Something that the machine lacks was left out (Coracle's own).
     pub const CLAMPED: &str = "Clamped";
     /// The scheduler bound the pod to a node.

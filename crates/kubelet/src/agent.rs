@@ -28,6 +28,8 @@ pub(crate) struct RuntimeVersion {
 pub(crate) struct Agent {
     pub(crate) config: KubeletConfig,
     pub(crate) client: kube::Client,
+    /// There is an API server. Without one, `client` refuses everything.
+    pub(crate) has_api: bool,
     pub(crate) runtime: RuntimeCalls,
     pub(crate) images: ImageCalls,
     pub(crate) runtime_version: OnceLock<RuntimeVersion>,

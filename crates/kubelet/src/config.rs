@@ -46,6 +46,10 @@ pub struct KubeletConfig {
     pub resync: Duration,
     /// How often the disk that pods take is measured.
     pub usage_interval: Duration,
+    /// A directory of manifests whose pods run here whatever the API says.
+    pub static_pod_dir: Option<PathBuf>,
+    /// How often that directory is looked at.
+    pub static_pod_interval: Duration,
 }
 
 impl KubeletConfig {
@@ -66,6 +70,8 @@ impl KubeletConfig {
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_secs(60),
             usage_interval: Duration::from_secs(10),
+            static_pod_dir: None,
+            static_pod_interval: Duration::from_secs(1),
         }
     }
 

@@ -61,7 +61,7 @@ async fn fetch_config_maps(agent: &Agent, namespace: &str, required: &Requiremen
             Ok(None) => Availability::Absent,
             Err(error) => {
                 tracing::warn!(error = %Brief(&error), config_map = name, "cannot be read");
-                Availability::Unavailable(Unavailable::NotSynced)
+                Availability::Unavailable(unavailable(agent))
             }
         };
         sources.config_maps.insert(name.clone(), source);
@@ -76,16 +76,24 @@ async fn fetch_secrets(agent: &Agent, namespace: &str, required: &Requirements, 
             Ok(None) => Availability::Absent,
             Err(error) => {
                 tracing::warn!(error = %Brief(&error), secret = name, "cannot be read");
-                Availability::Unavailable(Unavailable::NotSynced)
+                Availability::Unavailable(unavailable(agent))
             }
         };
         sources.secrets.insert(name.clone(), source);
     }
 }
 
+fn unavailable(agent: &Agent) -> Unavailable {
+    if agent.has_api { Unavailable::NotSynced } else { Unavailable::NoClient }
+}
+
 /// The services of the pod's namespace, if it wants them, and `default/kubernetes`, always.
 async fn fetch_services(agent: &Agent, namespace: &str, required: &Requirements) -> Services {
     let mut services = Vec::new();
+    if !agent.has_api {
+        // A static pod does not wait for services, and here are none.
+        return Services::Complete(services);
+    }
     if required.namespace_services {
         let api: Api<Service> = Api::namespaced(agent.client.clone(), namespace);
         match api.list(&ListParams::default()).await {

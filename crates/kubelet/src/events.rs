@@ -110,7 +110,7 @@ pub(crate) fn node_reference(node: &Node) -> ObjectReference {
 
 /// Makes a recorder and the future that writes its events, until the last recorder is dropped.
 pub(crate) fn event_recorder(
-    client: kube::Client,
+    client: Option<kube::Client>,
     component: &'static str,
     host: String,
 ) -> (EventRecorder, impl Future<Output = ()>) {
@@ -127,7 +127,8 @@ struct Written {
 }
 
 struct EventTask {
-    client: kube::Client,
+    /// A node without an API server writes its events to its log.
+    client: Option<kube::Client>,
     component: &'static str,
     host: String,
     written: HashMap<EventKey, Written>,
@@ -159,6 +160,15 @@ impl EventTask {
         reason: &str,
         message: String,
     ) -> kube::Result<()> {
+        let Some(client) = self.client.clone() else {
+            let object =
+                format!("{}/{}", object.namespace.unwrap_or_default(), object.name.unwrap_or_default());
+            match type_ {
+                EventType::Normal => tracing::info!(object, reason, "{message}"),
+                EventType::Warning => tracing::warn!(object, reason, "{message}"),
+            }
+            return Ok(());
+        };
         let now = Timestamp::now();
         let key = EventKey {
             uid: object.uid.clone().unwrap_or_default(),
@@ -169,7 +179,7 @@ impl EventTask {
         };
         if let Some(written) = self.written.get_mut(&key) {
             written.count = written.count.saturating_add(1);
-            let events: Api<Event> = Api::namespaced(self.client.clone(), &written.namespace);
+            let events: Api<Event> = Api::namespaced(client.clone(), &written.namespace);
             let patch = json!({"count": written.count, "lastTimestamp": Time(now)});
             match events.patch(&written.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Ok(_) => return Ok(()),
@@ -210,7 +220,7 @@ impl EventTask {
             reporting_instance: Some(self.host.clone()),
             ..Event::default()
         };
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let events: Api<Event> = Api::namespaced(client, &namespace);
         events.create(&PostParams::default(), &event).await?;
         if self.order.len() >= REMEMBERED
             && let Some(oldest) = self.order.pop_front()

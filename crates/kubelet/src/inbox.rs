@@ -13,6 +13,8 @@ use crate::hooks::HookEnd;
 pub(crate) struct News {
     /// A newer object.
     pub(crate) pod: Option<Arc<Pod>>,
+    /// The object by which the API shows a static pod; inner `None`: there is none.
+    pub(crate) mirror: Option<Option<Arc<Pod>>>,
     /// The object is gone from the API.
     pub(crate) vanished: bool,
     /// It takes more of the disk than it may: what of.
@@ -60,6 +62,12 @@ impl Inbox {
         if stopping {
             self.stop.notify_waiters();
         }
+        self.changed.notify_one();
+    }
+
+    /// The mirror of a static pod has come, changed or gone.
+    pub(crate) fn put_mirror(&self, mirror: Option<Arc<Pod>>) {
+        self.with(|state| state.news.mirror = Some(mirror));
         self.changed.notify_one();
     }
 

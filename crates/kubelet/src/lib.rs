@@ -9,6 +9,7 @@
 //! | task | owns | reads | tells |
 //! |---|---|---|---|
 //! | `watch_pods` | a watch | the API's pods of this node | `pods` |
+//! | `watch_static_pods` | a directory | its files | `pods` |
 //! | `watch_sources` | two watches | ConfigMaps and Secrets | `pods` |
 //! | `watch_runtime` | a stream | the runtime's events | `pods` |
 //! | `pods` ([`pods::PodsTask`]) | the workers | its channel | workers' inboxes |
@@ -67,7 +68,9 @@ mod runtime_calls;
 mod runtime_events;
 mod sandbox;
 mod security;
+mod standalone;
 mod start;
+mod static_pods;
 mod status_writer;
 mod termination_message;
 mod volumes;
@@ -153,6 +156,31 @@ pub fn spawn_kubelet(
     images: cri::ImageClient,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<KubeletHandle, SpawnKubeletError> {
+    spawn(config, Some(client), runtime, images, shutdown)
+}
+
+/// Starts a node agent that has no API server: it runs the pods of its directory ([`KubeletConfig::static_pod_dir`]) and
+/// writes events to the log.
+///
+/// # Errors
+///
+/// As [`spawn_kubelet`].
+pub fn spawn_standalone_kubelet(
+    config: KubeletConfig,
+    runtime: cri::RuntimeClient,
+    images: cri::ImageClient,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<KubeletHandle, SpawnKubeletError> {
+    spawn(config, None, runtime, images, shutdown)
+}
+
+fn spawn(
+    config: KubeletConfig,
+    client: Option<kube::Client>,
+    runtime: cri::RuntimeClient,
+    images: cri::ImageClient,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<KubeletHandle, SpawnKubeletError> {
     files::create_dirs(&config.root_dir)
         .map_err(|source| SpawnKubeletError::Directory { path: config.root_dir.clone(), source })?;
     let tasks = TaskTracker::new();
@@ -168,7 +196,8 @@ pub fn spawn_kubelet(
         ending: stop.clone(),
         runtime_changes: tokio::sync::watch::Sender::new(0),
         node: tokio::sync::watch::Sender::new(None),
-        client,
+        has_api: client.is_some(),
+        client: client.unwrap_or_else(standalone::refusing_client),
         runtime: RuntimeCalls::new(runtime),
         images: ImageCalls::new(images),
         config,
@@ -190,10 +219,24 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
     let version = runtime_version(&agent).await;
     // This task is the only one that sets it.
     let _ = agent.runtime_version.set(version);
+    let static_pods = async {
+        if let Some(path) = agent.config.static_pod_dir.clone() {
+            static_pods::watch_static_pods(agent.clone(), path, pods.clone()).await;
+        }
+    };
+    if !agent.has_api {
+        agent.node.send_replace(Some(Arc::new(node::own_node(&agent))));
+        tokio::join!(static_pods, runtime_events::watch_runtime(agent.clone(), pods.clone()));
+        return;
+    }
+    let static_pods = async {
+        agent.node_known().await;
+        static_pods.await;
+    };
     let binder = async {
         if agent.config.bind_unscheduled {
             let (events, record) = events::event_recorder(
-                agent.client.clone(),
+                Some(agent.client.clone()),
                 "default-scheduler",
                 agent.config.node_name.clone(),
             );
@@ -206,6 +249,7 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
     };
     tokio::join!(
         pod_watch,
+        static_pods,
         node::watch_node(agent.clone()),
         pod_source::watch_sources(agent.client.clone(), pods.clone()),
         runtime_events::watch_runtime(agent.clone(), pods.clone()),

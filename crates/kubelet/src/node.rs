@@ -126,22 +126,25 @@ fn offers_differ(old: &Node, new: &Node) -> bool {
     old.metadata.labels != new.metadata.labels || old.spec != new.spec || allocatable(old) != allocatable(new)
 }
 
-async fn register(agent: &SharedAgent, nodes: &Api<Node>) -> kube::Result<()> {
+/// The node's object as it is registered; a node without an API server has only this one.
+pub(crate) fn own_node(agent: &SharedAgent) -> Node {
     let name = &agent.config.node_name;
     let labels = BTreeMap::from([
         ("kubernetes.io/hostname".to_owned(), name.clone()),
         ("kubernetes.io/os".to_owned(), "linux".to_owned()),
         ("kubernetes.io/arch".to_owned(), architecture().to_owned()),
     ]);
-    let node = Node {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            labels: Some(labels.clone()),
-            ..ObjectMeta::default()
-        },
+    Node {
+        metadata: ObjectMeta { name: Some(name.clone()), labels: Some(labels), ..ObjectMeta::default() },
         spec: Some(NodeSpec::default()),
         status: Some(node_status(agent, None, None)),
-    };
+    }
+}
+
+async fn register(agent: &SharedAgent, nodes: &Api<Node>) -> kube::Result<()> {
+    let name = &agent.config.node_name;
+    let node = own_node(agent);
+    let labels = node.metadata.labels.clone();
     match nodes.create(&PostParams::default(), &node).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 409 => {

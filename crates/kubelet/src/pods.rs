@@ -1,5 +1,7 @@
 //! The pods of this node: one task that hands what happens to the worker it concerns, and makes workers when they are needed.
 
+mod statics;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use crate::inbox::Inbox;
 use crate::labels;
 use crate::pod_store::{LoadPodError, SavedPod};
 use crate::references::{SourceKind, referenced_sources};
+use crate::static_pods::{is_mirror, is_static};
 use crate::status_writer::{StatusChange, delete_finally, write_status};
 use crate::worker::{PodWorker, WorkerStart};
 
@@ -56,6 +59,20 @@ pub(crate) enum PodsMessage {
         /// What it takes too much of.
         message: String,
     },
+    /// These are all pods of the directory of static pods.
+    StaticPods {
+        /// The pods.
+        pods: Vec<Arc<Pod>>,
+        /// Some files could not be read: what ran from a file before this agent began may be in one of them.
+        unreadable: bool,
+    },
+    /// A step with the mirror of a static pod was made, or has failed.
+    MirrorStepMade {
+        /// Namespace and name.
+        key: PodKey,
+        /// The mirror that is there now; `None` if there is none. Nothing when the step has failed.
+        mirror: Option<Option<Arc<Pod>>>,
+    },
     /// A worker has ended.
     Ended {
         /// Its pod.
@@ -80,6 +97,14 @@ pub(crate) enum PodsMessage {
         /// Where the answer goes.
         answer: oneshot::Sender<Vec<Arc<Pod>>>,
     },
+}
+
+/// Namespace and name of a pod.
+pub(crate) type PodKey = (String, String);
+
+fn key_of(pod: &Pod) -> PodKey {
+    let metadata = &pod.metadata;
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 /// Talks to the task. Cheap to clone.
@@ -139,7 +164,25 @@ pub(crate) struct PodsTask {
     /// Pods that the API does not have any more, while their workers take away what is left of them.
     vanished: BTreeSet<String>,
     drains: Vec<oneshot::Sender<()>>,
+    statics: StaticPods,
+    /// The UIDs of the API's first list; nothing before it.
+    listed: Option<BTreeSet<String>>,
     adopted: bool,
+}
+
+/// What is known of pods that come from files.
+#[derive(Debug, Default)]
+struct StaticPods {
+    /// Those of the files, by UID.
+    wanted: BTreeMap<String, Arc<Pod>>,
+    /// Those that ran before this agent began, and that may be in a file that cannot be read.
+    unclaimed: BTreeSet<String>,
+    /// The directory was read, with or without files that cannot be.
+    listed: Option<bool>,
+    /// The API's mirrors, whatever they show.
+    mirrors: BTreeMap<PodKey, Arc<Pod>>,
+    /// Mirrors with which a step is under way.
+    busy: BTreeSet<PodKey>,
 }
 
 impl PodsTask {
@@ -151,6 +194,8 @@ impl PodsTask {
             pods: BTreeMap::new(),
             vanished: BTreeSet::new(),
             drains: Vec::new(),
+            statics: StaticPods::default(),
+            listed: None,
             adopted: false,
         }
     }
@@ -161,7 +206,9 @@ impl PodsTask {
             match message {
                 PodsMessage::Seen(pod) => self.seen(pod),
                 PodsMessage::Gone { uid } => self.gone(&uid),
-                PodsMessage::Listed { uids } => self.listed(&uids).await,
+                PodsMessage::Listed { uids } => self.listed(uids).await,
+                PodsMessage::StaticPods { pods, unreadable } => self.static_pods(pods, unreadable).await,
+                PodsMessage::MirrorStepMade { key, mirror } => self.mirror_step_made(key, mirror),
                 PodsMessage::RuntimeChanged { uid } => self.runtime_changed(uid.as_deref()),
                 PodsMessage::SourceChanged { kind, namespace, name } => {
                     self.source_changed(kind, &namespace, &name);
@@ -207,6 +254,10 @@ impl PodsTask {
         let Some(uid) = pod.metadata.uid.clone() else {
             return;
         };
+        if is_mirror(&pod) {
+            return self.mirror_seen(pod);
+        }
+        let pod = as_of_api(pod);
         self.pods.insert(uid.clone(), pod.clone());
         match self.workers.get(&uid) {
             Some(Worker::Running(inbox, _)) => inbox.put_pod(pod),
@@ -312,6 +363,12 @@ impl PodsTask {
     }
 
     fn gone(&mut self, uid: &str) {
+        let mirrors = self.statics.mirrors.iter();
+        let mirror = mirrors.into_iter().find(|(_, mirror)| mirror.metadata.uid.as_deref() == Some(uid));
+        if let Some(key) = mirror.map(|(key, _)| key.clone()) {
+            self.statics.mirrors.remove(&key);
+            return self.follow_mirror(&key);
+        }
         match self.workers.get(uid) {
             Some(Worker::Running(inbox, _)) => {
                 inbox.put_vanished();
@@ -332,17 +389,39 @@ impl PodsTask {
         // If the API still has the object, its deletion will come; if not, it has come already.
         if self.vanished.remove(uid) || !self.pods.contains_key(uid) {
             self.workers.remove(uid);
-            self.pods.remove(uid);
+            if let Some(pod) = self.pods.remove(uid).filter(|pod| is_static(pod)) {
+                self.static_pod_ended(&key_of(&pod));
+            }
         }
     }
 
-    async fn listed(&mut self, uids: &BTreeSet<String>) {
-        let missing: Vec<String> = self.pods.keys().filter(|uid| !uids.contains(*uid)).cloned().collect();
+    async fn listed(&mut self, uids: BTreeSet<String>) {
+        let from_api = self.pods.iter().filter(|(_, pod)| !is_static(pod)).map(|(uid, _)| uid);
+        let mirrors = self.statics.mirrors.values().filter_map(|mirror| mirror.metadata.uid.as_ref());
+        let missing: Vec<String> =
+            from_api.chain(mirrors).filter(|uid| !uids.contains(*uid)).cloned().collect();
         for uid in missing {
             self.gone(&uid);
         }
-        if !std::mem::replace(&mut self.adopted, true) {
-            self.adopt_orphans(uids).await;
+        self.listed = Some(uids);
+        self.adopt_when_all_is_known().await;
+    }
+
+    /// What neither the API nor a file has is an orphan; before both were read nobody is one.
+    async fn adopt_when_all_is_known(&mut self) {
+        let has_directory = self.agent.config.static_pod_dir.is_some();
+        let api_known = self.listed.is_some() || !self.agent.has_api;
+        let files_known = self.statics.listed.is_some() || !has_directory;
+        if self.adopted || !api_known || !files_known {
+            return;
+        }
+        self.adopted = true;
+        let mut uids = self.listed.clone().unwrap_or_default();
+        uids.extend(self.statics.wanted.keys().cloned());
+        self.adopt_orphans(&uids).await;
+        let mirrors: Vec<PodKey> = self.statics.mirrors.keys().cloned().collect();
+        for key in mirrors {
+            self.follow_mirror(&key);
         }
     }
 
@@ -380,8 +459,17 @@ impl PodsTask {
                     continue;
                 }
             };
+            let pod = Arc::new(pod);
+            if is_static(&pod) && self.statics.listed == Some(true) {
+                // Its file may be one of those that cannot be read now.
+                self.statics.unclaimed.insert(uid.clone());
+                self.statics.wanted.insert(uid.clone(), pod.clone());
+                self.pods.insert(uid.clone(), pod.clone());
+                self.spawn(&uid, WorkerStart { pod, memory }, false);
+                continue;
+            }
             tracing::info!(uid, "stopping a pod that was deleted while the node agent was away");
-            self.spawn(&uid, WorkerStart { pod: Arc::new(pod), memory }, true);
+            self.spawn(&uid, WorkerStart { pod, memory }, true);
         }
     }
 
@@ -418,6 +506,17 @@ impl PodsTask {
             }
         }
     }
+}
+
+/// Whoever writes a pod into the API cannot make it look as if it came from a file of the node.
+fn as_of_api(pod: Arc<Pod>) -> Arc<Pod> {
+    if !is_static(&pod) {
+        return pod;
+    }
+    let mut pod = Arc::unwrap_or_clone(pod);
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(api::annotations::CONFIG_SOURCE.to_owned(), "api".to_owned());
+    Arc::new(pod)
 }
 
 fn has_ended(pod: &Pod) -> bool {

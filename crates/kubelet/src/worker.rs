@@ -33,6 +33,7 @@ use crate::inbox::Inbox;
 use crate::labels;
 use crate::observe::observe_pod;
 use crate::probes::PodProbes;
+use crate::static_pods::is_static;
 use crate::status_writer::{StatusChange, StatusWritten, write_status};
 
 /// The longest pause after failed turns.
@@ -82,6 +83,8 @@ pub(crate) struct PodWorker {
     inbox: Inbox,
     uid: String,
     pod: Arc<Pod>,
+    /// The object by which the API shows the pod, if that is another one: the mirror of a static pod.
+    mirror: Option<Arc<Pod>>,
     memory: PodMemory,
     health: Health,
     probes: PodProbes,
@@ -110,6 +113,7 @@ impl PodWorker {
             inbox,
             uid,
             pod: start.pod,
+            mirror: None,
             memory: start.memory,
             health: Health::new(),
             probes: PodProbes::default(),
@@ -182,10 +186,12 @@ impl PodWorker {
         self.memory.note_restart_all(&self.pod, &self.runtime);
         self.save();
         let plan = lifecycle::plan(self.view());
-        // Before a pod is forgotten its last status is written there, after its events.
+        // Before a pod is forgotten its last status is written there, after its events. An API server that is away keeps
+        // nothing from being done here.
+        let mut shown = Ok(());
         if !plan.actions.contains(&Action::Forget) {
             let began = std::time::Instant::now();
-            self.show_status().await?;
+            shown = self.show_status().await;
             tracing::debug!(pod = self.name(), took = ?began.elapsed(), "showed the status");
         }
         let mut acted = false;
@@ -200,6 +206,7 @@ impl PodWorker {
             }
             self.save();
         }
+        shown?;
         if acted {
             return Ok(Next::Again);
         }
@@ -227,6 +234,13 @@ impl PodWorker {
                 self.volumes_ready = false;
             }
             self.pod = pod;
+        }
+        if let Some(mirror) = news.mirror {
+            let uid = |pod: &Option<Arc<Pod>>| pod.as_ref().and_then(|pod| pod.metadata.uid.clone());
+            if uid(&mirror) != uid(&self.mirror) {
+                self.written = None;
+            }
+            self.mirror = mirror;
         }
         if news.sources_changed {
             self.memory.retry_failed_starts();
@@ -302,15 +316,19 @@ impl PodWorker {
         if self.memory.vanished {
             return Ok(());
         }
-        let pod = self.pod_with_written_conditions();
+        // A static pod without a mirror is shown nowhere (yet).
+        let Some(shown) = self.shown_by() else {
+            return Ok(());
+        };
+        let pod = self.pod_with_written_conditions(&shown);
         let view = PodView { pod: &pod, ..self.view() };
         let mut status = lifecycle::status(&view, &self.agent.node_identity());
         status.qos_class = Some(crate::resources::qos_class(&pod).as_str().to_owned());
-        let current = self.written.as_ref().or(self.pod.status.as_ref());
+        let current = self.written.as_ref().or(shown.status.as_ref());
         if current == Some(&status) {
             return Ok(());
         }
-        let change = StatusChange { pod: &self.pod, from: current, to: &status };
+        let change = StatusChange { pod: &shown, from: current, to: &status };
         match write_status(&self.agent.client, change).await? {
             // That the object is gone the watch will say too; until then there is nobody to tell.
             StatusWritten::Written | StatusWritten::Gone => self.written = Some(status),
@@ -318,9 +336,17 @@ impl PodWorker {
         Ok(())
     }
 
-    /// The object with the conditions that this worker wrote last: the copy from the watch may be older.
-    fn pod_with_written_conditions(&self) -> Pod {
+    /// The object by which the API shows the pod.
+    fn shown_by(&self) -> Option<Arc<Pod>> {
+        if is_static(&self.pod) { self.mirror.clone() } else { Some(self.pod.clone()) }
+    }
+
+    /// The pod with the status of the object that shows it, and the conditions that this worker wrote last: the copy from the
+    /// watch may be older.
+    fn pod_with_written_conditions(&self, shown: &Pod) -> Pod {
         let mut pod = Pod::clone(&self.pod);
+        pod.status.clone_from(&shown.status);
+        pod.metadata.generation = shown.metadata.generation;
         let Some(written) = &self.written else {
             return pod;
         };

@@ -24,6 +24,9 @@ mod scheduling;
 #[path = "node/served.rs"]
 mod served;
 
+#[path = "node/statics.rs"]
+mod statics;
+
 use serde_json::{Value, json};
 
 /// A container of the image that is always there.
