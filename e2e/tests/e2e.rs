@@ -24,5 +24,7 @@ mod node;
 mod output;
 #[path = "e2e/services.rs"]
 mod services;
+#[path = "e2e/static_pods.rs"]
+mod static_pods;
 #[path = "e2e/wrong_input.rs"]
 mod wrong_input;

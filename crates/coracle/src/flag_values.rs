@@ -51,6 +51,15 @@ pub(crate) fn directory() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(std::path::absolute)
 }
 
+/// A directory that is there, as an absolute path.
+pub(crate) fn existing_directory() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path: PathBuf| match std::fs::metadata(&path) {
+        Ok(found) if found.is_dir() => std::path::absolute(&path).map_err(|error| error.to_string()),
+        Ok(_) => Err("this is no directory; name the directory that holds the manifests".to_owned()),
+        Err(error) => Err(format!("{error}; make the directory first")),
+    })
+}
+
 /// The longest name of a node: its label `kubernetes.io/hostname` holds it.
 pub(crate) const NODE_NAME_BYTES: usize = 63;
 

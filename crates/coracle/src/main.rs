@@ -17,6 +17,7 @@ mod image;
 mod input;
 mod interrupt;
 mod kubeconfig;
+mod kubelet;
 mod logging;
 mod node;
 mod prerequisites;
@@ -48,6 +49,8 @@ enum Command {
     Env(env::EnvArgs),
     /// Pull, import, list and remove images.
     Image(image::ImageArgs),
+    /// Run the node agent alone: on a directory of manifests, or for an API server elsewhere.
+    Kubelet(kubelet::KubeletArgs),
     /// Serve the container runtime alone, over its standard interface (CRI).
     Cri(cri::CriArgs),
     /// Print the path of the kubeconfig of a node that stays.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(args),
         Command::Env(args) => env::run(args),
         Command::Image(args) => image::run(args),
+        Command::Kubelet(args) => kubelet::run(args),
         Command::Cri(args) => cri::run(args),
         Command::Kubeconfig(args) => kubeconfig::run(args),
         Command::Completion { shell } => {

@@ -55,6 +55,8 @@ pub(crate) struct NodeConfig {
     pub(crate) host_image: bool,
     /// Whether an unresolved reference keeps a container from starting.
     pub(crate) strict_references: bool,
+    /// A directory of manifests whose pods run whatever the API says.
+    pub(crate) static_pod_dir: Option<PathBuf>,
     /// What the user chose on the command line.
     pub(crate) options: NodeOptions,
 }
@@ -70,6 +72,7 @@ impl NodeConfig {
             node_name: machine_name(),
             host_image: false,
             strict_references: false,
+            static_pod_dir: None,
             options: options.clone(),
         }
     }
@@ -150,23 +153,9 @@ impl Node {
         };
         let (runtime, network) = open_runtime(&config, &directory).await?;
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
-        let kubelet_config = KubeletConfig {
-            addresses: vec![network.node_address().to_string()],
-            feature_gates: config.options.feature_gates,
-            env_file_syntax: match config.options.env_file_syntax {
-                EnvFileSyntax::Default => envfile::Syntax::Default,
-                EnvFileSyntax::Rfc2 => envfile::Syntax::Rfc2,
-                EnvFileSyntax::Kubernetes => envfile::Syntax::Kubernetes,
-            },
-            strict_references: config.strict_references,
-            bind_unscheduled: true,
-            seccomp_default: config.options.seccomp_default,
-            hook_hosts: match config.options.hook_hosts {
-                HookHosts::Any => kubelet::HookHosts::Any,
-                HookHosts::Pod => kubelet::HookHosts::Pod,
-            },
-            ..KubeletConfig::new(config.node_name.clone(), directory.join("kubelet"))
-        };
+        let address = network.node_address().to_string();
+        let kubelet_config =
+            KubeletConfig { bind_unscheduled: true, ..kubelet_config(&config, &directory, address) };
         let node_client = in_memory::client(&server, Identity::node(&config.node_name));
         let kubelet = kubelet::spawn_kubelet(
             kubelet_config,
@@ -205,12 +194,7 @@ impl Node {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
         while self.tasks.join_next().await.is_some() {}
-        let pods = throwaway::sandboxes(&self.runtime).await.map_or(1, |sandboxes| sandboxes.len());
-        if pods > 0 {
-            tracing::info!(pods, "the pods go on; the next start on this data directory adopts them");
-        } else if let Err(error) = self.network.cleanup().await {
-            tracing::warn!(%error, "the network of the node could not be taken away");
-        }
+        leave_pods(&self.runtime, self.network).await;
         self.store.close().await;
     }
 
@@ -233,6 +217,16 @@ impl Node {
         if let Some(directory) = self.throwaway.take() {
             directory.remove();
         }
+    }
+}
+
+/// The end of a runtime whose pods go on. Without pods, its network has no use until the next start: it goes as well.
+pub(crate) async fn leave_pods(runtime: &Runtime, network: Network) {
+    let pods = throwaway::sandboxes(runtime).await.map_or(1, |sandboxes| sandboxes.len());
+    if pods > 0 {
+        tracing::info!(pods, "the pods go on; the next start on this data directory adopts them");
+    } else if let Err(error) = network.cleanup().await {
+        tracing::warn!(%error, "the network of the node could not be taken away");
     }
 }
 
@@ -298,7 +292,36 @@ fn open_store(config: &NodeConfig, directory: &Path) -> Result<Store, Failure> {
     }
 }
 
-async fn open_runtime(config: &NodeConfig, directory: &Path) -> Result<(Runtime, Network), Failure> {
+/// What a node agent on `directory` is told, whoever its API server and its runtime are.
+pub(crate) fn kubelet_config(config: &NodeConfig, directory: &Path, address: String) -> KubeletConfig {
+    KubeletConfig {
+        addresses: vec![address],
+        feature_gates: config.options.feature_gates,
+        env_file_syntax: match config.options.env_file_syntax {
+            EnvFileSyntax::Default => envfile::Syntax::Default,
+            EnvFileSyntax::Rfc2 => envfile::Syntax::Rfc2,
+            EnvFileSyntax::Kubernetes => envfile::Syntax::Kubernetes,
+        },
+        strict_references: config.strict_references,
+        seccomp_default: config.options.seccomp_default,
+        hook_hosts: match config.options.hook_hosts {
+            HookHosts::Any => kubelet::HookHosts::Any,
+            HookHosts::Pod => kubelet::HookHosts::Pod,
+        },
+        static_pod_dir: config.static_pod_dir.clone(),
+        ..KubeletConfig::new(config.node_name.clone(), directory.join("kubelet"))
+    }
+}
+
+/// Opens the container runtime of this process.
+///
+/// # Errors
+///
+/// What cannot be opened.
+pub(crate) async fn open_runtime(
+    config: &NodeConfig,
+    directory: &Path,
+) -> Result<(Runtime, Network), Failure> {
     let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
     let mut images = ImageStore::open(config.base.join("images")).map_err(|error| failed(&error))?;
     if config.host_image {
@@ -356,7 +379,7 @@ fn machine_name() -> String {
     if name.is_empty() { "node".to_owned() } else { name.to_owned() }
 }
 
-fn private_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
     if path.exists() && !path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of that name"));
@@ -365,7 +388,7 @@ fn private_directory(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
-fn cannot_use(path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn cannot_use(path: &Path, error: &io::Error) -> Failure {
     Failure::text(CANNOT_START, format!("cannot use the directory: {error}"))
         .place(path.display().to_string())
         .hint("choose another with --data-dir")

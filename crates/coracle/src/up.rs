@@ -1,6 +1,7 @@
 //! The command `coracle up`: a node that stays. Its pods outlive it; the next start adopts them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ pub(crate) struct UpArgs {
     /// Name of the node [default: the host name].
     #[arg(long, value_name = "NAME", value_parser = flag_values::node_name)]
     node_name: Option<String>,
+    /// Directory of manifests whose pods run whatever the API says (static pods).
+    #[arg(long, alias = "pod-manifest-path", value_name = "DIR", value_parser = flag_values::existing_directory())]
+    pod_manifest_dir: Option<PathBuf>,
     #[command(flatten)]
     node: NodeOptions,
 }
@@ -56,6 +60,7 @@ fn start(args: &UpArgs) -> Result<(), Failure> {
         keeping: Keeping::Everything,
         host_image: args.allow_host_image,
         strict_references: args.strict_references,
+        static_pod_dir: args.pod_manifest_dir.clone(),
         ..NodeConfig::new(&args.node, &base)
     };
     if let Some(name) = &args.node_name {

@@ -209,7 +209,7 @@ pub(crate) async fn watch_static_pods(agent: SharedAgent, path: PathBuf, pods: P
         };
         directory = looked;
         for message in findings.news {
-            tracing::error!("{message}");
+            tracing::warn!("{message}");
             agent.node_event(EventType::Warning, event::INVALID_STATIC_POD, message);
         }
         if findings.changed {

@@ -1,0 +1,196 @@
+//! The command `coracle kubelet`: the node agent alone. Without an API server it runs the pods of a directory; with one it is
+//! one of its nodes. Its container runtime is in this process, or any other that speaks the standard interface.
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::kubelet::KubeletHandle;
+use network::Network;
+use runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::flag_values;
+use crate::interrupt::Interrupts;
+use crate::node::options::NodeOptions;
+use crate::node::{
+    Keeping, NodeConfig, cannot_use, kubelet_config, leave_pods, open_runtime, private_directory,
+};
+
+/// Arguments of `coracle kubelet`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  coracle kubelet --pod-manifest-path /etc/coracle/pods       run the pods of a directory, without any API
+  coracle kubelet --kubeconfig node.conf --node-name node-2   be a node of an API server
+  coracle kubelet --pod-manifest-path DIR --container-runtime-endpoint unix:///run/containerd/containerd.sock")]
+pub(crate) struct KubeletArgs {
+    /// Directory of manifests whose pods run here.
+    #[arg(long, value_name = "DIR", value_parser = flag_values::existing_directory(), required_unless_present = "kubeconfig")]
+    pod_manifest_path: Option<PathBuf>,
+    /// How to reach the API server, whose node this is; without it there is no API.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Socket of another container runtime (CRI) [default: the one of this process].
+    #[arg(long, value_name = "unix:///PATH")]
+    container_runtime_endpoint: Option<String>,
+    /// Allow pods to use the machine's own root file system as image `coracle.dev/host`.
+    #[arg(long, conflicts_with = "container_runtime_endpoint")]
+    allow_host_image: bool,
+    /// Let a container with an unresolved reference wait with CreateContainerConfigError.
+    #[arg(long)]
+    strict_references: bool,
+    /// Name of the node [default: the host name].
+    #[arg(long, alias = "hostname-override", value_name = "NAME", value_parser = flag_values::node_name)]
+    node_name: Option<String>,
+    #[command(flatten)]
+    node: NodeOptions,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: KubeletArgs) -> ExitCode {
+    match start(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn start(args: &KubeletArgs) -> Result<(), Failure> {
+    let socket = args.container_runtime_endpoint.as_deref().map(socket_path).transpose()?;
+    crate::prerequisites::require_root("kubelet")?;
+    crate::logging::start("info");
+    let base = args.node.data_dir();
+    let mut config = NodeConfig {
+        keeping: Keeping::Everything,
+        host_image: args.allow_host_image,
+        strict_references: args.strict_references,
+        static_pod_dir: args.pod_manifest_path.clone(),
+        ..NodeConfig::new(&args.node, &base)
+    };
+    if let Some(name) = &args.node_name {
+        config.node_name.clone_from(name);
+    }
+    let runtime = crate::prerequisites::async_runtime()?;
+    let ended = runtime.block_on(stay(args, config, socket));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    ended
+}
+
+/// The path of a `unix://` address.
+fn socket_path(address: &str) -> Result<PathBuf, Failure> {
+    let path = Path::new(address.strip_prefix("unix://").unwrap_or(address));
+    if path.is_absolute() && !address.contains('\0') {
+        return Ok(path.to_owned());
+    }
+    Err(Failure::text(INPUT, format!("`{address}` is not the address of a Unix socket"))
+        .place("--container-runtime-endpoint")
+        .hint("write it as unix:///run/containerd/containerd.sock"))
+}
+
+/// The runtime of this process, if it is that one.
+struct OwnRuntime {
+    runtime: Runtime,
+    network: Network,
+}
+
+async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -> Result<(), Failure> {
+    let mut interrupts = Interrupts::listen()?;
+    let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
+    let directory = config.base.clone();
+    private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
+    let lock = lock(&directory)?;
+    let client = match &args.kubeconfig {
+        Some(file) => Some(client(file).await?),
+        None => None,
+    };
+    let (own, clients, address) = match socket {
+        Some(socket) => {
+            let clients = cri::connect(&socket).await.map_err(|error| {
+                failed(&error).place("--container-runtime-endpoint").hint(
+                    "start the container runtime first, or leave the flag out to use the one of coracle",
+                )
+            })?;
+            (None, clients, machine_address())
+        }
+        None => {
+            let (runtime, network) = open_runtime(&config, &directory).await?;
+            let address = network.node_address().to_string();
+            let clients = cri::in_process(runtime.clone(), runtime.clone());
+            (Some(OwnRuntime { runtime, network }), clients, address)
+        }
+    };
+    let shutdown = CancellationToken::new();
+    let settings = kubelet_config(&config, &directory, address);
+    let (runtime, images) = clients;
+    let ending = shutdown.clone().cancelled_owned();
+    let handle: KubeletHandle = match client {
+        Some(client) => ::kubelet::spawn_kubelet(settings, client, runtime, images, ending),
+        None => ::kubelet::spawn_standalone_kubelet(settings, runtime, images, ending),
+    }
+    .map_err(|error| failed(&error))?;
+    tracing::info!(node = config.node_name, "the node agent runs");
+    interrupts.next().await;
+    shutdown.cancel();
+    handle.stopped().await;
+    if let Some(own) = own {
+        leave_pods(&own.runtime, own.network).await;
+    }
+    drop(lock);
+    Ok(())
+}
+
+/// One node agent a data directory. The lock ends with the process.
+fn lock(directory: &Path) -> Result<std::fs::File, Failure> {
+    let path = directory.join("kubelet.lock");
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    let file = file.map_err(|error| cannot_use(&path, &error))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        Failure::text(CANNOT_START, "another node agent runs on this directory")
+            .place(directory.display().to_string())
+            .hint("choose another directory with --data-dir")
+    })?;
+    Ok(file)
+}
+
+async fn client(file: &Path) -> Result<kube::Client, Failure> {
+    let unusable = |error: &dyn std::error::Error| {
+        Failure::new(INPUT, error)
+            .place(file.display().to_string())
+            .hint("name a kubeconfig with an address and credentials, as `coracle kubeconfig` prints one")
+    };
+    let kubeconfig = kube::config::Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
+    let options = kube::config::KubeConfigOptions::default();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable(&error))?;
+    kube::Client::try_from(config).map_err(|error| unusable(&error))
+}
+
+/// The address from which the machine would go to the world; nothing is sent.
+fn machine_address() -> String {
+    let found = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        // An address for documentation: only the route to it counts.
+        socket.connect("192.0.2.1:9")?;
+        socket.local_addr()
+    });
+    found.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::socket_path;
+
+    #[test]
+    fn a_runtime_is_reached_by_the_absolute_path_of_its_socket() {
+        for (address, path) in [
+            ("unix:///run/containerd/containerd.sock", Some("/run/containerd/containerd.sock")),
+            ("/run/x.sock", Some("/run/x.sock")),
+            ("unix://run/x.sock", None),
+            ("tcp://127.0.0.1:1", None),
+            ("", None),
+        ] {
+            assert_eq!(socket_path(address).ok().as_deref(), path.map(std::path::Path::new), "{address}");
+        }
+    }
+}
