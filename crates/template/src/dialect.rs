@@ -33,8 +33,9 @@ pub(crate) fn of(
         (Some(proposal), Some(openshift)) => {
             Err(ProblemKind::MixedDialects { proposal: proposal.to_owned(), openshift: openshift.to_owned() })
         }
-        (_, None) if !has_generators => Ok(Dialect::Proposal),
-        (_, Some(_) | None) => {
+        (Some(_), None) => Ok(Dialect::Proposal),
+        (None, None) if !has_generators => Ok(Dialect::Proposal),
+        (None, Some(_) | None) => {
             let span = root.get("apiVersion").map_or(Span::NOWHERE, |node| node.span);
             findings.add(FindingKind::ReadAsOpenShift, || Place::new("apiVersion", span));
             Ok(Dialect::OpenShift)

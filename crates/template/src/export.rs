@@ -35,8 +35,8 @@ pub struct Options<'o> {
     pub parameterize: bool,
 }
 
-/// An exported template.
-#[derive(Clone, Debug)]
+/// An exported template. Its `Debug` prints no object.
+#[derive(Clone)]
 pub struct Exported {
     /// The template.
     pub template: Node,
@@ -46,6 +46,17 @@ pub struct Exported {
     pub taken: Vec<(String, SecretText)>,
     /// What was left out although the filter takes it.
     pub skipped: Vec<Skipped>,
+}
+
+impl std::fmt::Debug for Exported {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Exported")
+            .field("objects", &self.objects.len())
+            .field("taken", &self.taken)
+            .field("skipped", &self.skipped)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why nothing was exported.

@@ -1,5 +1,7 @@
 //! What a template says, read but not yet processed.
 
+use std::fmt;
+
 use manifest::{Node, Span};
 
 use crate::problem::Problem;
@@ -63,8 +65,8 @@ impl ParameterType {
     }
 }
 
-/// A parameter as the template declares it.
-#[derive(Clone, Debug)]
+/// A parameter as the template declares it. Its `Debug` prints no default of a secret one.
+#[derive(Clone)]
 pub struct Parameter<'d> {
     /// Its name.
     pub name: &'d str,
@@ -90,6 +92,36 @@ pub struct Parameter<'d> {
     pub(crate) value_span: Span,
 }
 
+impl fmt::Debug for Parameter<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Parameter")
+            .field("name", &self.name)
+            .field("value", &self.value.filter(|_| !self.secret))
+            .field("required", &self.required)
+            .field("kind", &self.kind)
+            .field("secret", &self.secret)
+            .field("generate", &self.generate)
+            .field("from", &self.from)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Template<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Template")
+            .field("name", &self.name)
+            .field("dialect", &self.dialect)
+            .field("parameters", &self.parameters)
+            .field("objects", &self.objects.len())
+            .field("problems", &self.problems)
+            .field("findings", &self.findings)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Parameter<'_> {
     /// The place of one of its fields.
     pub(crate) fn field(&self, name: &str) -> Place {
@@ -107,11 +139,11 @@ pub(crate) struct WrittenLabel<'d> {
     pub(crate) value_span: Span,
 }
 
-/// A template, read. It borrows from the document.
+/// A template, read. It borrows from the document. Its `Debug` prints neither the objects nor the document.
 ///
 /// What is wrong with it but does not keep it from being understood (a parameter that is declared twice) is kept, and
 /// comes out of [`crate::check`] and [`crate::process`] together with everything else.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Template<'d> {
     /// `metadata.name`, or nothing.
     pub name: &'d str,

@@ -1,13 +1,15 @@
 //! What processing gives, and the forms in which it is handed out.
 
+use std::fmt;
+
 use environment::SecretText;
 use manifest::{Node, NodeValue};
 
 use crate::process::MASK;
 use crate::{Finding, Template, ValueOrigin};
 
-/// A processed template.
-#[derive(Clone, Debug)]
+/// A processed template. Its `Debug` prints no object, because those hold the values of secret parameters.
+#[derive(Clone)]
 pub struct Processed {
     /// The objects, in the template's order; keys in the order of their maps; each value with the place where the
     /// template has it. These, and only these, hold the values of secret parameters.
@@ -20,6 +22,19 @@ pub struct Processed {
     pub parameters: Vec<ResolvedParameter>,
     /// What is worth knowing.
     pub findings: Vec<Finding>,
+}
+
+impl fmt::Debug for Processed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Processed")
+            .field("objects", &self.objects.len())
+            .field("message", &self.message)
+            .field("labels", &self.labels)
+            .field("parameters", &self.parameters)
+            .field("findings", &self.findings)
+            .finish()
+    }
 }
 
 /// A parameter with its value.

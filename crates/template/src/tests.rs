@@ -1,5 +1,6 @@
 //! Tables of the rules, the vectors, hostile templates, and properties.
 
+mod documents;
 mod examples;
 mod export;
 mod hostile;
@@ -134,6 +135,11 @@ fn counting() -> impl FnMut(&mut [u8]) -> Result<(), RandomnessFailed> {
         }
         Ok(())
     }
+}
+
+/// How many cases a property is tried with: at least so many, more with `PROPTEST_CASES`.
+fn cases(least: u32) -> u32 {
+    proptest::test_runner::Config::default().cases.max(least)
 }
 
 /// A template of one ConfigMap with these data.

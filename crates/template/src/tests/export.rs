@@ -227,7 +227,7 @@ fn texts() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(super::cases(500)))]
 
     #[test]
     fn an_exported_template_processes_to_what_was_exported(

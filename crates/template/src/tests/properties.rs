@@ -162,7 +162,7 @@ fn template(dialect: Dialect, tree: &Value, a: &str, b: &str) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(super::cases(1000)))]
 
     #[test]
     fn processing_is_substitution_on_the_tree(tree in trees(), a in values(), b in values(), is_proposal: bool) {

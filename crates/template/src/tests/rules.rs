@@ -346,6 +346,7 @@ fn the_legacy_form_is_told_apart_by_its_references() {
         (plain, "${{P}} $((P))", Err("template-mixed-dialects")),
         (generated, "nothing", Ok(Dialect::OpenShift)),
         (generated, "${P}", Ok(Dialect::OpenShift)),
+        (generated, "$(P)", Ok(Dialect::Proposal)),
         (generated, "${P} $((P))", Err("template-mixed-dialects")),
     ];
     for (parameters, text, wanted) in rows {
