@@ -23,6 +23,7 @@ mod scalars;
 mod secret;
 mod selector;
 mod service;
+mod template;
 mod tree;
 mod workload;
 
@@ -35,3 +36,4 @@ pub use request::{
     needed_sources, prepare_create, prepare_ephemeral_containers_update, prepare_status_update,
     prepare_update,
 };
+pub use template::{template_dialect, template_errors};

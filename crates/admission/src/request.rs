@@ -13,7 +13,7 @@ use crate::pod_spec::{self, SpecRules};
 use crate::tree::{default_field, is_set, remove};
 use crate::{
     config_map, containers, defaults, env, event, findings, metadata, namespace, node, pod, secret, service,
-    workload,
+    template, workload,
 };
 
 /// Most warnings of one answer: each is a header.
@@ -313,6 +313,9 @@ fn validate(
         ("", "Namespace") => namespace::validate(errors, object),
         ("", "Node") => node::validate(errors, object),
         ("", "Event") => event::validate(errors, object),
+        ("template.coracle.dev", "Template") | ("", "Template") => {
+            template::validate(errors, warnings, object);
+        }
         _ => {
             let Some((pointer, path)) = workload::template_place(resource) else { return };
             workload::validate(errors, resource, object);

@@ -7,6 +7,9 @@ pub const SERVICE_VARIABLES: &str = "environment.coracle.dev/service-variables";
 /// Value of [`SERVICE_VARIABLES`]: references find service variables first, the container's own are their defaults.
 pub const SERVICE_VARIABLES_PREFER: &str = "prefer";
 
+/// On a stored template: the language of its references, `proposal` (also without it) or `openshift`.
+pub const TEMPLATE_DIALECT: &str = "template.coracle.dev/dialect";
+
 /// On a pod made from a file: hash of the file's content, as Kubernetes writes it on mirror pods.
 pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 

@@ -9,7 +9,7 @@ use http::Request;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use manifest::Limits as ManifestLimits;
-use schema::{DecodeError, Decoded, FieldValidation};
+use schema::{DecodeError, Decoded, FieldValidation, Type};
 use serde_json::Value;
 
 use crate::kinds::Kind;
@@ -109,50 +109,63 @@ pub(crate) fn field_validation(query: &Query) -> Result<FieldValidation, ApiErro
 
 /// Decodes an object of `kind`, or says in upstream's words why it is none.
 pub(crate) fn decode(kind: &Kind, content: &Content, query: &Query) -> Result<Decoded, ApiError> {
+    let mut decoded = decode_as(kind, kind.kind(), kind.ty(), content, query)?;
+    set_type(kind, &mut decoded.value);
+    Ok(decoded)
+}
+
+/// Decodes the values for a stored template; no body is no value.
+pub(crate) fn decode_parameters(kind: &Kind, content: &Content, query: &Query) -> Result<Decoded, ApiError> {
+    const PARAMETERS: &str = "TemplateParameters";
+    if content.bytes.is_empty() {
+        return Ok(Decoded { value: Value::Null, warnings: Vec::new() });
+    }
+    let ty = schema::builtin().type_for(kind.group_version(), PARAMETERS).ok_or(ApiError::NoSuchPath)?;
+    decode_as(kind, PARAMETERS, ty, content, query)
+}
+
+fn decode_as(
+    kind: &Kind,
+    name: &str,
+    ty: Type,
+    content: &Content,
+    query: &Query,
+) -> Result<Decoded, ApiError> {
     let validation = field_validation(query)?;
     let (decoded, told) = match notation(content)? {
         Notation::Json => {
             let told = schema::peek_type_meta(&content.bytes).map_err(|error| {
                 ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
             })?;
-            check_type(kind, &told.api_version, &told.kind)?;
-            (schema::decode(kind.ty(), &content.bytes, validation), told.kind)
+            check_type(kind, name, &told.api_version, &told.kind)?;
+            (schema::decode(ty, &content.bytes, validation), told.kind)
         }
         Notation::Tree(value) => {
             let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            check_type(kind, &field("apiVersion"), &field("kind"))?;
-            (schema::decode_value(kind.ty(), &value, validation), field("kind"))
+            check_type(kind, name, &field("apiVersion"), &field("kind"))?;
+            (schema::decode_value(ty, &value, validation), field("kind"))
         }
     };
-    let mut decoded = decoded.map_err(|error| ApiError::bad_request(explain(kind, &told, &error)))?;
-    set_type(kind, &mut decoded.value);
-    Ok(decoded)
+    decoded.map_err(|error| ApiError::bad_request(explain(kind, name, &told, &error)))
 }
 
-fn explain(kind: &Kind, told: &str, error: &DecodeError) -> String {
-    let told = if told.is_empty() { kind.kind() } else { told };
-    format!(
-        "{told} in version \"{}\" cannot be handled as a {}: {error}",
-        kind.resource().version,
-        kind.kind()
-    )
+fn explain(kind: &Kind, name: &str, told: &str, error: &DecodeError) -> String {
+    let told = if told.is_empty() { name } else { told };
+    format!("{told} in version \"{}\" cannot be handled as a {name}: {error}", kind.resource().version)
 }
 
-fn check_type(kind: &Kind, api_version: &str, told: &str) -> Result<(), ApiError> {
-    if !api_version.is_empty() && api_version != kind.group_version() {
+fn check_type(kind: &Kind, name: &str, api_version: &str, told: &str) -> Result<(), ApiError> {
+    let own = [kind.group_version(), kind.stored_group_version()];
+    if !api_version.is_empty() && !own.contains(&api_version) {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({})",
             kind.group_version()
         )));
     }
-    if !told.is_empty() && told != kind.kind() {
+    if !told.is_empty() && told != name {
+        let version = kind.resource().version;
         return Err(ApiError::bad_request(format!(
-            "{told} in version \"{}\" cannot be handled as a {}: converting ({}.{told}) to ({}.{}): unknown conversion",
-            kind.resource().version,
-            kind.kind(),
-            kind.resource().version,
-            kind.resource().version,
-            kind.kind()
+            "{told} in version \"{version}\" cannot be handled as a {name}: converting ({version}.{told}) to ({version}.{name}): unknown conversion"
         )));
     }
     Ok(())

@@ -50,6 +50,7 @@ mod status;
 mod strategy;
 mod subresources;
 mod table;
+mod templates;
 mod timestamps;
 mod tls;
 mod verbs;

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::Object;
 
+use crate::body::set_type;
 use crate::kinds::Kind;
 use crate::media::Format;
 use crate::object::tree;
@@ -35,9 +36,14 @@ impl Shown {
         }
     }
 
-    fn bytes(&self) -> Bytes {
+    fn bytes(&self, kind: &Kind) -> Bytes {
         match self {
-            Shown::Stored(object) => object.value().clone(),
+            Shown::Stored(object) => kind.shown_bytes(object.value()),
+            Shown::Tree(value) if kind.is_alias() => {
+                let mut value = value.clone();
+                set_type(kind, &mut value);
+                Bytes::from(value.to_string())
+            }
             Shown::Tree(value) => Bytes::from(value.to_string()),
         }
     }
@@ -61,7 +67,7 @@ pub(crate) fn object(
     code: StatusCode,
 ) -> Result<Answer, ApiError> {
     match format {
-        Format::Object => Ok(answer(code, JSON, whole(shown.bytes()))),
+        Format::Object => Ok(answer(code, JSON, whole(shown.bytes(kind)))),
         Format::Metadata(version) => Ok(json_answer(code, &partial_metadata(&shown.to_tree(), version))),
         Format::Table(version) => {
             let object = shown.to_tree();
@@ -113,7 +119,7 @@ fn list_bytes(kind: &Kind, page: &Page) -> Bytes {
         if index > 0 {
             bytes.put_u8(b',');
         }
-        bytes.put_slice(object.value());
+        bytes.put_slice(&kind.shown_bytes(object.value()));
     }
     bytes.put_slice(b"]}");
     bytes.freeze()

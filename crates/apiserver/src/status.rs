@@ -38,6 +38,8 @@ pub(crate) enum ApiError {
     UnsupportedContent { message: String },
     #[error("Request entity too large: limit is {limit}")]
     TooLarge { limit: usize },
+    #[error("the processed template would have {size} bytes, and the limit is {limit}")]
+    ResultTooLarge { size: usize, limit: usize },
     #[error("{message}")]
     PatchTooLarge { message: String },
     #[error("the body of the request took longer than {seconds} seconds to arrive")]
@@ -176,7 +178,9 @@ impl ApiError {
             ApiError::UnsupportedMediaType { .. } | ApiError::UnsupportedContent { .. } => {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
-            ApiError::TooLarge { .. } | ApiError::PatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiError::TooLarge { .. } | ApiError::ResultTooLarge { .. } | ApiError::PatchTooLarge { .. } => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             ApiError::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
             ApiError::Expired { .. } => StatusCode::GONE,
             ApiError::FutureResourceVersion { .. } => StatusCode::GATEWAY_TIMEOUT,
@@ -206,7 +210,9 @@ impl ApiError {
             ApiError::UnsupportedMediaType { .. } | ApiError::UnsupportedContent { .. } => {
                 "UnsupportedMediaType"
             }
-            ApiError::TooLarge { .. } | ApiError::PatchTooLarge { .. } => "RequestEntityTooLarge",
+            ApiError::TooLarge { .. } | ApiError::ResultTooLarge { .. } | ApiError::PatchTooLarge { .. } => {
+                "RequestEntityTooLarge"
+            }
             ApiError::BodyTimeout { .. } | ApiError::FutureResourceVersion { .. } => "Timeout",
             ApiError::Expired { .. } => "Expired",
             ApiError::TooManyRequests { .. } => "TooManyRequests",
@@ -292,6 +298,7 @@ impl ApiError {
             | ApiError::UnsupportedMediaType { .. }
             | ApiError::UnsupportedContent { .. }
             | ApiError::TooLarge { .. }
+            | ApiError::ResultTooLarge { .. }
             | ApiError::PatchTooLarge { .. }
             | ApiError::BodyTimeout { .. }
             | ApiError::Expired { .. }

@@ -9,6 +9,7 @@ pub(crate) mod pod;
 pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod service_account;
+pub(crate) mod template;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -63,6 +64,14 @@ pub(crate) trait Strategy: Send + Sync {
     fn needs_resource_version(&self) -> bool {
         false
     }
+
+    /// Whether there are objects of this kind. Otherwise it can be created only, and the creation is answered at once.
+    fn is_stored(&self) -> bool {
+        true
+    }
+
+    /// Notes in an object that came over a second path what its group and version there said.
+    fn adopt(&self, _object: &mut Value) {}
 
     /// Sets what only the server may set on a new object.
     fn prepare_create(&self, _object: &mut Value) {}

@@ -12,6 +12,7 @@ use crate::gatekeeper::Call;
 use crate::query::Query;
 use crate::responses::Answer;
 use crate::status::ApiError;
+use crate::templates;
 
 /// Whether a request to a subresource may last.
 pub(crate) fn is_long(subresource: &str, query: &Query) -> bool {
@@ -33,6 +34,7 @@ pub(crate) async fn dispatch(call: Call, subresource: &str, rest: &str) -> Resul
         "binding" => binding::run(call).await,
         "log" => log::run(call).await,
         "environment" => environment::run(call).await,
+        "processed" => templates::process_stored(call).await,
         "exec" | "attach" | "portforward" => relay::run(call, subresource).await,
         _ => Err(ApiError::NoSuchPath),
     }

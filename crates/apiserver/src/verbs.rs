@@ -13,6 +13,7 @@ use crate::gatekeeper::Call;
 use crate::request::Verb;
 use crate::responses::Answer;
 use crate::status::ApiError;
+use crate::templates;
 
 pub(crate) use patch::patch_part;
 pub(crate) use update::update_part;
@@ -21,6 +22,9 @@ pub(crate) use update::update_part;
 pub(crate) async fn dispatch(call: Call) -> Result<Answer, ApiError> {
     if !call.kind.resource().verbs.contains(&call.verb.as_str()) {
         return Err(ApiError::MethodNotAllowed);
+    }
+    if !call.kind.strategy().is_stored() {
+        return templates::process_whole(call).await;
     }
     match call.verb {
         Verb::Get => get::run(&call),

@@ -158,7 +158,7 @@ impl Running {
 
     fn write_object(&mut self, frames: &mut BytesMut, kind: &str, object: &Arc<Object>) {
         match self.stream.style.format {
-            Format::Object => frame(frames, kind, object.value()),
+            Format::Object => frame(frames, kind, &self.stream.kind.shown_bytes(object.value())),
             Format::Metadata(version) => {
                 frame(frames, kind, partial_metadata(&tree(object), version).to_string().as_bytes());
             }

@@ -123,6 +123,7 @@ pub(crate) async fn create_object(write: &Write<'_>, mut value: Value) -> Result
 
 async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, ApiError> {
     let kind = write.kind;
+    set_stored_type(kind, &mut value);
     kind.strategy().prepare_create(&mut value);
     let request = admission_request(write, &value)?;
     let warnings = admission::prepare_create(kind.resource(), &mut value, &request)
@@ -145,6 +146,14 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
         }
     }
     Ok(Written { shown, warnings: warning_texts(warnings) })
+}
+
+/// An object that came over a second path becomes what the store holds.
+fn set_stored_type(kind: &Kind, value: &mut Value) {
+    if kind.is_alias() {
+        kind.strategy().adopt(value);
+        value["apiVersion"] = json!(kind.stored_group_version());
+    }
 }
 
 async fn store_new(write: &Write<'_>, value: &Value, name: &str) -> Result<Shown, ApiError> {
@@ -262,6 +271,7 @@ fn prepare_replacement<'w>(
 ) -> Result<Replacement<'w>, ApiError> {
     let kind = write.kind;
     let Candidate { object: mut new, mut warnings, .. } = candidate;
+    set_stored_type(kind, &mut new);
     keep_identity(write, old, &mut new, name)?;
     let request = admission_request(write, &new)?;
     let told = match part {

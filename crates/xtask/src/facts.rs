@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::TableError;
 
 /// Everything that the table is made from.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub struct Facts {
     pub(crate) types: BTreeMap<String, BTreeMap<String, GoType>>,
     pub(crate) resources: ResourceFacts,
@@ -108,17 +108,31 @@ pub(crate) struct ColumnFact {
 }
 
 impl Facts {
-    /// Reads `types.json`, `resources.json` and `columns.json` of a directory.
+    /// Reads `types.json`, `resources.json` and `columns.json` of a directory, and `own.json`, which adds to all three.
     ///
     /// # Errors
     ///
     /// Files that are missing or have another form.
     pub fn read(directory: &Path) -> Result<Self, TableError> {
-        Ok(Self {
+        let mut facts = Self {
             types: read_json(&directory.join("types.json"))?,
             resources: read_json(&directory.join("resources.json"))?,
             columns: read_json(&directory.join("columns.json"))?,
-        })
+        };
+        facts.add(read_json(&directory.join("own.json"))?);
+        Ok(facts)
+    }
+
+    fn add(&mut self, own: Self) {
+        for (package, types) in own.types {
+            self.types.entry(package).or_default().extend(types);
+        }
+        self.resources.versions.extend(own.resources.versions);
+        self.resources.groups.extend(own.resources.groups);
+        for (group_version, resources) in own.resources.resources {
+            self.resources.resources.entry(group_version).or_default().extend(resources);
+        }
+        self.columns.extend(own.columns);
     }
 }
 
