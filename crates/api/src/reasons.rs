@@ -52,6 +52,8 @@ pub mod event {
     pub const PROBE_WARNING: &str = "ProbeWarning";
     /// No cluster DNS exists: the pod got the node's resolver.
     pub const MISSING_CLUSTER_DNS: &str = "MissingClusterDNS";
+    /// Name servers or search domains had to be left out of the pod's resolver configuration.
+    pub const DNS_CONFIG_FORMING: &str = "DNSConfigForming";
     /// The pod's host name had to be cut.
     pub const HOSTNAME_TRUNCATED: &str = "HostnameTruncated";
     /// The pod was active for longer than its deadline.

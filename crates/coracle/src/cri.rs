@@ -35,6 +35,9 @@ pub(crate) struct CriArgs {
     /// Most processes in a pod, or `unlimited`.
     #[arg(long, value_name = "COUNT", default_value = "4096")]
     pod_max_pids: PodPids,
+    /// Whether a container that names no seccomp profile gets the default one; the interface gives it none.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
+    seccomp_default: bool,
     /// Allow containers to use the machine's own root file system as image `coracle.dev/host`.
     #[arg(long)]
     allow_host_image: bool,
@@ -82,6 +85,7 @@ async fn serve(args: &CriArgs, socket: &Path) -> Result<(), Failure> {
     let config = RuntimeConfig {
         pod_max_pids: args.pod_max_pids.most(),
         private_directories: vec![data_dir.clone()],
+        seccomp_default: args.seccomp_default,
         ..RuntimeConfig::new(data_dir.join("runtime"))
     };
     let runtime = Runtime::open(config, images, network).await.map_err(|error| in_use(&error))?;

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod cri;
+mod down;
 mod env;
 mod failure;
 mod flag_values;
@@ -45,6 +46,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a node that stays: API server, kubelet and runtime in one process.
     Up(up::UpArgs),
+    /// End a node that stays, with its pods, and take away what it made on this machine.
+    Down(down::DownArgs),
     /// Show what each container gets as environment, and from where.
     Env(env::EnvArgs),
     /// Pull, import, list and remove images.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => run::run(args),
         Command::Up(args) => up::run(args),
+        Command::Down(args) => down::run(args),
         Command::Env(args) => env::run(args),
         Command::Image(args) => image::run(args),
         Command::Kubelet(args) => kubelet::run(args),

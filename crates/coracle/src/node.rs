@@ -6,6 +6,7 @@
 mod damage;
 pub(crate) mod in_memory;
 pub(crate) mod options;
+pub(crate) mod take_down;
 mod throwaway;
 
 use std::future::Future;
@@ -195,6 +196,15 @@ impl Node {
         self.kubelet.stopped().await;
         while self.tasks.join_next().await.is_some() {}
         leave_pods(&self.runtime, self.network).await;
+        let pods = throwaway::sandboxes(&self.runtime).await.map_or(1, |sandboxes| sandboxes.len());
+        if pods > 0 {
+            tracing::info!(
+                pods,
+                "the pods go on; the next start on this data directory adopts them, and `coracle down` ends them"
+            );
+        } else if let Err(error) = self.network.cleanup().await {
+            tracing::warn!(%error, "the network of the node could not be taken away");
+        }
         self.store.close().await;
     }
 

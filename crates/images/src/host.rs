@@ -106,6 +106,11 @@ const SECRET_PLACES: &[&str] = &[
     "/var/spool/anacron",
     "/boot/grub/grub.cfg",
     "/lost+found",
+    "/run/coracle",
+    "/run/containerd",
+    "/run/docker.sock",
+    "/run/crio",
+    "/run/podman",
 ];
 
 /// Directories of which files with these beginnings and ends are private keys.

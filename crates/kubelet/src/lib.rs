@@ -143,6 +143,16 @@ pub fn remove_everything(root_dir: &std::path::Path) -> std::io::Result<()> {
     files::remove_dir_all(root_dir)
 }
 
+/// Takes down every mount below the directory of an agent that does not run, and leaves the files: the next agent mounts again
+/// what its pods need. Blocks on the file system.
+///
+/// # Errors
+///
+/// What the system says of a mount that cannot be taken away.
+pub fn unmount_everything(root_dir: &std::path::Path) -> std::io::Result<()> {
+    volumes::unmount_below(root_dir)
+}
+
 /// Starts a node agent on the current tokio runtime. It ends when `shutdown` does; its pods go on.
 ///
 /// # Errors

@@ -16,6 +16,8 @@ pub(crate) struct SandboxPlan {
     pub(crate) config: v1::PodSandboxConfig,
     /// The pod wanted the cluster's DNS and there is none.
     pub(crate) missing_cluster_dns: bool,
+    /// What its resolver configuration had to leave out, as sentences.
+    pub(crate) dns_limits: Vec<String>,
 }
 
 /// How the pod is named inside.
@@ -93,6 +95,7 @@ pub(crate) fn sandbox_plan(agent: &Agent, pod: &Pod, attempt: u32) -> Result<San
     let annotations = metadata.annotations.clone().unwrap_or_default();
     Ok(SandboxPlan {
         missing_cluster_dns: dns.missing_cluster_dns,
+        dns_limits: dns.limits.iter().map(ToString::to_string).collect(),
         config: v1::PodSandboxConfig {
             metadata: Some(v1::PodSandboxMetadata { name, namespace, uid, attempt }),
             hostname,

@@ -27,7 +27,7 @@ mod resolver;
 mod sockets;
 
 pub use allocations::{AllocateError, AllocationsError, HostPort, Protocol};
-pub use claims::ClaimRangeError;
+pub use claims::{ClaimRangeError, data_directories_on_this_machine};
 pub use hosts::{HostAlias, HostnameError, HostnameFields, HostsFile, PodHostname, hosts_file, pod_hostname};
 pub use identity::NodeIdentity;
 pub use links::NamespaceError;

@@ -46,7 +46,7 @@ impl NetworkConfig {
             data_dir: data_dir.into(),
             range: None,
             mtu: None,
-            claims_dir: PathBuf::from("/run/coracle/network"),
+            claims_dir: PathBuf::from(crate::claims::CLAIMS_DIRECTORY),
         }
     }
 }

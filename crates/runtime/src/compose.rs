@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use cri::v1::security_profile::ProfileType;
 use cri::v1::{
-    ContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, LinuxSandboxSecurityContext,
-    NamespaceMode, PodSandboxConfig, SecurityProfile, SupplementalGroupsPolicy,
+    ContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, NamespaceMode, PodSandboxConfig,
+    SecurityProfile, SupplementalGroupsPolicy,
 };
 use images::{Image, MaskedPathKind};
 
@@ -32,6 +32,8 @@ pub(crate) struct Surroundings<'a> {
     /// Capabilities that this process has.
     pub(crate) held_capabilities: u64,
     pub(crate) private_directories: &'a [PathBuf],
+    /// Whether a container that names no seccomp profile gets the default one.
+    pub(crate) seccomp_default: bool,
     pub(crate) log_max_bytes: u64,
     pub(crate) log_max_files: u32,
 }
@@ -86,7 +88,7 @@ pub(crate) fn compose_launch(
         user: user_request(&security, image)?,
         capabilities: granted.bits,
         no_new_privileges: security.no_new_privs,
-        filters: filters(&security, granted.bits.bounding)?,
+        filters: filters(&security, granted.bits.bounding, surroundings.seccomp_default)?,
         oom_score_adj: i32::try_from(resources.oom_score_adj.clamp(-1000, 1000)).expect("clamped"),
         terminal: config.tty,
         stdin: config.stdin,
@@ -97,7 +99,7 @@ pub(crate) fn compose_launch(
         read_only_paths,
         devices: devices(config)?,
         privileged,
-        pid_namespace: pid_namespace(&namespaces)?,
+        pid_namespace: pid_namespace(&namespaces, surroundings.sandbox)?,
         host_ipc: namespaces.ipc() == NamespaceMode::Node,
         cgroup: surroundings.cgroup.clone(),
         resources: limits(&resources),
@@ -166,7 +168,11 @@ fn user_request(security: &LinuxContainerSecurityContext, image: &Image) -> Resu
     })
 }
 
-fn filters(security: &LinuxContainerSecurityContext, bounding: u64) -> Result<Filters, CallError> {
+fn filters(
+    security: &LinuxContainerSecurityContext,
+    bounding: u64,
+    by_default: bool,
+) -> Result<Filters, CallError> {
     if security.privileged {
         return Ok(Vec::new());
     }
@@ -174,6 +180,7 @@ fn filters(security: &LinuxContainerSecurityContext, bounding: u64) -> Result<Fi
     let old_form = security.seccomp_profile_path.as_str();
     let profile = match (&security.seccomp, old_form) {
         (Some(profile), _) => profile.clone(),
+        (None, "") if by_default => SecurityProfile::default(),
         (None, "" | "unconfined") => return Ok(Vec::new()),
         (None, "runtime/default" | "docker/default") => SecurityProfile::default(),
         (None, path) => SecurityProfile {
@@ -291,9 +298,14 @@ fn devices(config: &ContainerConfig) -> Result<Vec<DeviceSpec>, CallError> {
         .collect())
 }
 
-fn pid_namespace(options: &cri::v1::NamespaceOption) -> Result<PidNamespace, CallError> {
+/// A container that says nothing shares the processes of its sandbox where that has any to share.
+fn pid_namespace(
+    options: &cri::v1::NamespaceOption,
+    sandbox: &PodSandboxConfig,
+) -> Result<PidNamespace, CallError> {
     Ok(match options.pid() {
         NamespaceMode::Container => PidNamespace::Own,
+        NamespaceMode::Pod if !shares_processes(sandbox) => PidNamespace::Own,
         NamespaceMode::Pod => PidNamespace::Pod,
         NamespaceMode::Node => PidNamespace::Node,
         NamespaceMode::Target if options.target_id.is_empty() => {
@@ -303,11 +315,10 @@ fn pid_namespace(options: &cri::v1::NamespaceOption) -> Result<PidNamespace, Cal
     })
 }
 
-/// Whether a pod's containers are to share one process namespace.
-pub(crate) fn shares_processes(security: Option<&LinuxSandboxSecurityContext>) -> bool {
-    security
-        .and_then(|security| security.namespace_options.as_ref())
-        .is_some_and(|options| options.pid() == NamespaceMode::Pod)
+/// Whether a pod's containers are to share one process namespace. A sandbox that says nothing has the interface's default,
+/// which is to share.
+pub(crate) fn shares_processes(sandbox: &PodSandboxConfig) -> bool {
+    crate::sandbox::namespace_options(sandbox).pid() == NamespaceMode::Pod
 }
 
 /// Limits as the protocol has them: zero and empty mean unlimited.

@@ -20,6 +20,8 @@ pub struct RuntimeConfig {
     pub log_max_files: u32,
     /// Directories of this node that containers of the host image must not see, besides the data directory.
     pub private_directories: Vec<PathBuf>,
+    /// A container that names no seccomp profile gets the default one; otherwise none, as the interface has it.
+    pub seccomp_default: bool,
     /// Where exec, attach and port-forward are served.
     pub streaming_address: SocketAddr,
 }
@@ -36,6 +38,7 @@ impl RuntimeConfig {
             log_max_bytes: 10 * 1024 * 1024,
             log_max_files: 5,
             private_directories: Vec::new(),
+            seccomp_default: false,
             streaming_address: SocketAddr::from(([127, 0, 0, 1], 0)),
         }
     }

@@ -73,6 +73,7 @@ impl Runtime {
         let mut private_directories = state.config.private_directories.clone();
         private_directories.push(state.config.data_dir.clone());
         private_directories.push(state.images.directory().to_owned());
+        private_directories.extend(network::data_directories_on_this_machine());
         let surroundings = Surroundings {
             sandbox: &sandbox.config,
             sandbox_directory: &sandbox.directory,
@@ -81,6 +82,7 @@ impl Runtime {
             cgroup: format!("{}/{id}", sandbox_record.cgroup_parent),
             held_capabilities: state.held_capabilities,
             private_directories: &private_directories,
+            seccomp_default: state.config.seccomp_default,
             log_max_bytes: state.config.log_max_bytes,
             log_max_files: state.config.log_max_files,
         };

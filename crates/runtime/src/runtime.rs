@@ -139,6 +139,14 @@ impl Runtime {
         Ok(runtime)
     }
 
+    /// Removes the control groups below which the pods of this runtime had theirs. What still runs in them is killed.
+    pub async fn remove_control_groups(&self) {
+        let group = self.state.cgroup(&self.state.cgroup_root());
+        if group.exists() {
+            crate::sandboxes::remove_group(&group).await;
+        }
+    }
+
     /// Whether the pod network gives pods addresses; otherwise what it lacks.
     pub(crate) fn network_problem(&self) -> Option<String> {
         self.state

@@ -89,7 +89,7 @@ impl Runtime {
             hostname: hostname.clone(),
             host_network,
             host_ipc: options.ipc() == NamespaceMode::Node,
-            shared_pid: shares_processes(linux.security_context.as_ref()),
+            shared_pid: shares_processes(&config),
             sysctls: linux.sysctls.into_iter().collect(),
             shm_bytes: SHM_BYTES,
         };

@@ -20,6 +20,10 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 const TESTS: &[Test] = &[
     ("a_kubelets_first_questions_are_answered", a_kubelets_first_questions_are_answered),
     ("a_container_is_seen_measured_and_gone", a_container_is_seen_measured_and_gone),
+    (
+        "a_bare_sandbox_shares_its_processes_as_the_interface_has_it",
+        a_bare_sandbox_shares_its_processes_as_the_interface_has_it,
+    ),
     ("a_command_streams_over_a_url", a_command_streams_over_a_url),
     ("a_terminal_has_a_size", a_terminal_has_a_size),
     ("a_client_attaches_to_a_container", a_client_attaches_to_a_container),
@@ -125,6 +129,26 @@ async fn rest(client: &mut WebSocketStream<TcpStream>) -> (String, String) {
         }
     }
     (String::from_utf8_lossy(&output).into_owned(), String::from_utf8_lossy(&last).into_owned())
+}
+
+/// What `crictl` sends when its files name nothing but names and an image.
+fn a_bare_sandbox_shares_its_processes_as_the_interface_has_it(executor: &tokio::runtime::Runtime) {
+    executor.block_on(async {
+        let mut served = ServedRuntime::start().await;
+        let pod = served.bare_pod("bare").await;
+        let command = ["/bin/sh", "-c", "tr '\\0' ' ' </proc/1/cmdline; echo; echo $$"];
+        let container = cri::v1::ContainerConfig {
+            command: command.map(str::to_owned).to_vec(),
+            ..cri::v1::ContainerConfig::default()
+        };
+        let said = served.run_to_end(&pod, "main", container).await;
+        let lines: Vec<&str> = said.lines().collect();
+        // The first process is the sandbox's own; it says nothing about the machine's directories.
+        assert_eq!(lines[0].trim(), "coracle: pod", "{said}");
+        assert_ne!(lines[1], "1", "{said}");
+        served.remove(pod).await;
+        served.end();
+    });
 }
 
 fn a_command_streams_over_a_url(executor: &tokio::runtime::Runtime) {

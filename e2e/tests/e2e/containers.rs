@@ -256,3 +256,18 @@ spec:
     let said = place.run(&pod("dd if=/dev/zero of=/filler bs=1M count=8", limit), &["-q"]);
     assert!(said.stderr.contains("Evicted: Pod ephemeral local storage usage exceeds"), "{}", said.all());
 }
+
+#[test]
+fn search_domains_that_had_to_be_left_out_are_told() {
+    if !privileged("search_domains_that_had_to_be_left_out_are_told") {
+        return;
+    }
+    let searches = (1..=40).map(|number| format!("s{number}.example")).collect::<Vec<_>>().join(", ");
+    let manifest = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  restartPolicy: Never\n  dnsPolicy: None\n  dnsConfig: {{nameservers: [192.0.2.1], searches: [{searches}]}}\n  containers: [{{name: c, image: coracle.dev/host, command: [/bin/true]}}]\n"
+    );
+    let said = Place::new().run(&manifest, &[]);
+    // The API refuses what is over Kubernetes' limits; what it takes and a resolver does not is told.
+    let told = said.stderr.contains("DNSConfigForming: Search Line limits were exceeded");
+    assert!(told || said.stderr.contains("dnsConfig.searches"), "{}", said.all());
+}

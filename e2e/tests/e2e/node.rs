@@ -1,6 +1,6 @@
 //! A node that stays: kubectl at home, kill -9, adoption, and nothing acknowledged lost.
 
-use e2e::{Node, Place, left_behind, privileged};
+use e2e::{Node, Place, finish, left_behind, machine_inventory, privileged};
 
 pub(crate) fn with_kubectl(test: &str) -> bool {
     let found = std::process::Command::new("kubectl").arg("--help").output().is_ok();
@@ -125,4 +125,59 @@ fn a_port_in_use_is_said_so() {
     );
     assert_eq!(said.status, 2, "{}", said.all());
     assert!(said.stderr.contains(&address), "{}", said.all());
+}
+
+/// What follows from a path in the names of a node: the beginning of its digest.
+fn digest(path: &std::path::Path) -> String {
+    let said = finish(&mut std::process::Command::new("sha256sum"), path.to_str().expect("text"));
+    said.stdout.chars().take(8).collect()
+}
+
+#[test]
+fn down_ends_a_node_with_its_pods_and_takes_away_what_it_made_on_the_machine() {
+    if !with_kubectl("down_ends_a_node_with_its_pods_and_takes_away_what_it_made_on_the_machine") {
+        return;
+    }
+    let place = Place::new();
+    let mut node = Node::up(&place, &[]);
+    node.kubectl_ok(&["create", "-f", "-"], SLEEPER);
+    let before = node.wait_for(&RUNNING, |out| out.starts_with("Running/"));
+    let data = place.data().canonicalize().expect("it is there");
+    let marks = [digest(&data), digest(&data.join("runtime"))];
+    let made = || {
+        let inventory = machine_inventory();
+        inventory.into_iter().filter(|line| marks.iter().any(|mark| line.contains(mark))).collect::<Vec<_>>()
+    };
+    assert!(made().len() >= 2, "an interface and control groups: {:?}", made());
+    let down = |arguments: &[&str]| {
+        let mut command = place.coracle(&["down", "--data-dir"]);
+        finish(command.arg(&data).args(arguments), "")
+    };
+    // Also a node that runs: it is ended first.
+    let said = down(&["--grace-period", "1"]);
+    assert_eq!(said.status, 0, "{}", said.all());
+    assert!(said.stdout.contains("1 pod stopped"), "{}", said.all());
+    node.kill();
+    assert_eq!(made(), Vec::<String>::new());
+    let mark =
+        place.data().parent().expect("a parent").file_name().expect("a name").to_string_lossy().into_owned();
+    assert_eq!(left_behind(&mark).into_iter().collect::<Vec<_>>(), Vec::<String>::new());
+    // The data stayed: the pod comes again, as after a restart of the machine.
+    let mut node = Node::up(&place, &[]);
+    let after = node.wait_for(&RUNNING, |out| out.starts_with("Running/") && *out != before);
+    assert!(after.ends_with("/1"), "{after}");
+    node.kill();
+    let foreign = data.join("not-ours");
+    std::fs::write(&foreign, "x").expect("written");
+    let said = down(&["--purge", "--grace-period", "0"]);
+    assert_eq!(said.status, 0, "{}", said.all());
+    let mut left: Vec<_> =
+        std::fs::read_dir(&data).expect("it stays").flatten().map(|entry| entry.path()).collect();
+    // kubectl keeps its cache in the home that these tests give it.
+    left.retain(|path| !path.ends_with("home"));
+    assert_eq!(left, [foreign], "what others made stays");
+    assert_eq!(made(), Vec::<String>::new());
+    let said = down(&[]);
+    assert_eq!(said.status, 2, "{}", said.all());
+    assert!(said.stderr.contains("there is no node"), "{}", said.all());
 }

@@ -129,13 +129,21 @@ pub(super) fn clear_volumes(directory: &Path) {
 /// Removes a tree. While something is mounted in it, it stays: removing would reach into what is mounted, and that may be
 /// the machine's own files.
 fn remove_tree(path: &Path) {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    if let Some(mount) = mount_below(&mounts, path) {
-        tracing::warn!(directory = %path.display(), mount, "something is still mounted in the directory of a throwaway node; it stays");
-        return;
-    }
-    if let Err(error) = std::fs::remove_dir_all(path) {
+    if let Err(error) = remove_unmounted(path) {
         tracing::warn!(directory = %path.display(), %error, "the directory of a throwaway node could not be removed");
+    }
+}
+
+/// Removes a tree in which nothing is mounted.
+///
+/// # Errors
+///
+/// What is still mounted in it, or what the system says.
+pub(super) fn remove_unmounted(path: &Path) -> io::Result<()> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    match mount_below(&mounts, path) {
+        Some(mount) => Err(io::Error::other(format!("something is still mounted at {mount}"))),
+        None => std::fs::remove_dir_all(path),
     }
 }
 

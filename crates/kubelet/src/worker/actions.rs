@@ -144,6 +144,9 @@ impl PodWorker {
             let message = network::missing_cluster_dns_message(Some(&pod));
             self.agent.pod_event(&self.pod, EventType::Warning, event::MISSING_CLUSTER_DNS, message);
         }
+        for message in &plan.dns_limits {
+            self.agent.pod_event(&self.pod, EventType::Warning, event::DNS_CONFIG_FORMING, message.clone());
+        }
         if let Err(error) = crate::files::create_dirs(std::path::Path::new(&plan.config.log_directory)) {
             return Err(tonic::Status::internal(format!("cannot make the directory of the logs: {error}")));
         }

@@ -17,7 +17,7 @@ pub(super) fn spawn_pause(directory: &Path) -> Result<ChildProcess, ForkError> {
 }
 
 /// Containers see this process: through it they must find nothing. It has no capability, cannot be traced by those who
-/// have none to trace with, and its root directory is empty.
+/// have none to trace with, its arguments say nothing, and its root directory is empty.
 fn become_harmless(directory: &Path) -> std::io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
@@ -44,7 +44,8 @@ fn pause(directory: &Path) -> ! {
     }
     // It ends with the shim, and the kernel ends everything in its namespace with it.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if become_harmless(directory).is_err() {
+    // The shim's arguments name directories of the machine, and containers see this process.
+    if sys::set_process_title("coracle: pod").is_err() || become_harmless(directory).is_err() {
         sys::exit_now(1);
     }
     let mut signals = SigSet::empty();

@@ -217,6 +217,24 @@ impl ServedRuntime {
         Pod { id, config }
     }
 
+    /// Makes a sandbox about which nothing is said but its name.
+    pub(crate) async fn bare_pod(&mut self, name: &str) -> Pod {
+        let metadata = PodSandboxMetadata {
+            name: name.to_owned(),
+            uid: format!("uid-{name}"),
+            namespace: "default".to_owned(),
+            attempt: 0,
+        };
+        let config = PodSandboxConfig {
+            metadata: Some(metadata),
+            log_directory: self.directory.join("logs").join(name).display().to_string(),
+            ..Default::default()
+        };
+        let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
+        let id = self.runtime.run_pod_sandbox(request).await.expect("a sandbox").into_inner().pod_sandbox_id;
+        Pod { id, config }
+    }
+
     /// Makes and starts a container of the host image in the pod.
     pub(crate) async fn start_container(
         &mut self,
