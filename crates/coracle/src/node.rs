@@ -196,15 +196,6 @@ impl Node {
         self.kubelet.stopped().await;
         while self.tasks.join_next().await.is_some() {}
         leave_pods(&self.runtime, self.network).await;
-        let pods = throwaway::sandboxes(&self.runtime).await.map_or(1, |sandboxes| sandboxes.len());
-        if pods > 0 {
-            tracing::info!(
-                pods,
-                "the pods go on; the next start on this data directory adopts them, and `coracle down` ends them"
-            );
-        } else if let Err(error) = self.network.cleanup().await {
-            tracing::warn!(%error, "the network of the node could not be taken away");
-        }
         self.store.close().await;
     }
 
@@ -234,7 +225,10 @@ impl Node {
 pub(crate) async fn leave_pods(runtime: &Runtime, network: Network) {
     let pods = throwaway::sandboxes(runtime).await.map_or(1, |sandboxes| sandboxes.len());
     if pods > 0 {
-        tracing::info!(pods, "the pods go on; the next start on this data directory adopts them");
+        tracing::info!(
+            pods,
+            "the pods go on; the next start on this data directory adopts them, and `coracle down` ends them"
+        );
     } else if let Err(error) = network.cleanup().await {
         tracing::warn!(%error, "the network of the node could not be taken away");
     }
