@@ -23,7 +23,7 @@ pub(crate) fn validate(errors: &mut FieldErrors, path: &Path, annotations: &Valu
         if !key.starts_with(PREFIX) {
             continue;
         }
-        let at = path.key(&key);
+        let at = path.key(key);
         let value = text(value);
         match key.as_str() {
             HOOK_CONTRACT if value != HOOK_CONTRACT_DOCUMENT => {
@@ -47,7 +47,7 @@ pub(crate) fn validate(errors: &mut FieldErrors, path: &Path, annotations: &Valu
                     }
                 }
             }
-            _ => errors.not_supported(path, &key, &KNOWN),
+            _ => errors.not_supported(path, key, &KNOWN),
         }
     }
 }

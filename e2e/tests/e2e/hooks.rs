@@ -353,7 +353,6 @@ fn by_the_documents_contract_only_the_output_ok_is_a_success() {
             spec: "  restartPolicy: Never",
             container: &hook,
             script: FAILING,
-            ..Pod::default()
         });
         world.phase(name, phase);
     }

@@ -20,7 +20,9 @@ pub(crate) const TESTS: [Test; 15] = [
     ("a flood of output is rotated", || Box::pin(flood())),
     ("a log that was moved away is opened again", || Box::pin(reopening())),
     ("commands are executed with the container's environment", || Box::pin(executing())),
-    ("a command gets variables of whoever asks besides the container's", || Box::pin(variables_of_the_asker())),
+    ("a command gets variables of whoever asks besides the container's", || {
+        Box::pin(variables_of_the_asker())
+    }),
     ("a sandbox that is stopped from outside gives its containers a last moment", || Box::pin(last_moment())),
     ("a command that takes too long is killed", || Box::pin(executing_too_long())),
     ("the daemon is killed and the next one adopts what runs", || Box::pin(adoption())),
@@ -276,23 +278,27 @@ async fn variables_of_the_asker() {
 async fn last_moment() {
     let mut node = Node::start().await;
     let sandbox = node.sandbox(node.pod("leaving", true)).await;
-    let id = node.launch(&sandbox, script("trap 'exit 7' TERM; echo up; while true; do sleep 0.02; done")).await;
+    let id =
+        node.launch(&sandbox, script("trap 'exit 7' TERM; echo up; while true; do sleep 0.02; done")).await;
     node.logged(&id, "up").await;
     let mut runtime = node.runtime.clone();
     let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.clone() };
-    let stopping = tokio::spawn(async move { runtime.stop_pod_sandbox(request).await });
-    loop {
-        let list = node.runtime.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap().into_inner();
-        if list.items[0].state() == PodSandboxState::SandboxNotready {
-            break;
+    let manage = async {
+        loop {
+            let list =
+                node.runtime.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap().into_inner();
+            if list.items[0].state() == PodSandboxState::SandboxNotready {
+                break;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
-    }
-    let answer = node.exec_in(&id, &["/bin/sh", "-c", "echo bye"], 0).await.unwrap();
-    assert_eq!(String::from_utf8_lossy(&answer.stdout), "bye\n");
-    node.stop(&id, 10).await;
-    assert_eq!(node.ended(&id).await.exit_code, 7, "it ended in order");
-    stopping.await.unwrap().unwrap();
+        let answer = node.exec_in(&id, &["/bin/sh", "-c", "echo bye"], 0).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer.stdout), "bye\n");
+        node.stop(&id, 10).await;
+        assert_eq!(node.ended(&id).await.exit_code, 7, "it ended in order");
+    };
+    let (stopped, ()) = tokio::join!(runtime.stop_pod_sandbox(request), manage);
+    stopped.unwrap();
     // One that nobody ends is killed.
     let stubborn = node.sandbox(node.pod("stubborn", true)).await;
     let id = node.launch(&stubborn, script("trap '' TERM; echo up; while true; do sleep 0.02; done")).await;
