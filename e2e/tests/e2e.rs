@@ -18,12 +18,18 @@ mod expansion;
 mod explain;
 #[path = "e2e/file_key.rs"]
 mod file_key;
-#[path = "e2e/hooks.rs"]
-mod hooks;
 #[path = "e2e/node.rs"]
 mod node;
 #[path = "e2e/output.rs"]
 mod output;
+#[path = "e2e/pod_fields.rs"]
+mod pod_fields;
+#[path = "e2e/pod_security.rs"]
+mod pod_security;
+#[path = "e2e/pod_volumes.rs"]
+mod pod_volumes;
+#[path = "e2e/probes.rs"]
+mod probes;
 #[path = "e2e/services.rs"]
 mod services;
 #[path = "e2e/static_pods.rs"]

@@ -46,6 +46,8 @@ pub mod event {
     pub const LIFECYCLE_HTTP_FALLBACK: &str = "LifecycleHTTPFallback";
     /// A hook or probe names a host that it must not reach (Coracle's own).
     pub const HOST_REFUSED: &str = "HostRefused";
+    /// The pod asks for a kernel setting that it may not have.
+    pub const SYSCTL_FORBIDDEN: &str = "SysctlForbidden";
     /// A probe failed or could not be run.
     pub const UNHEALTHY: &str = "Unhealthy";
     /// A probe succeeded with a remark.

@@ -1,7 +1,7 @@
 //! The composition root: builds API server, kubelet and runtime from one configuration and wires them over memory.
 //!
 //! It decides nothing about pods. What each part keeps lies below the data directory:
-//! `images` (shared by all nodes of the directory), `state.db`, `pki`, `kubelet`, `runtime`.
+//! `images` and `seccomp` (shared by all nodes of the directory), `state.db`, `pki`, `kubelet`, `runtime`.
 
 mod damage;
 pub(crate) mod in_memory;
@@ -308,6 +308,8 @@ pub(crate) fn kubelet_config(config: &NodeConfig, directory: &Path, address: Str
         },
         strict_references: config.strict_references,
         seccomp_default: config.options.seccomp_default,
+        // Throwaway nodes share the profiles of their directory, as they share its images.
+        seccomp_dir: config.base.join("seccomp"),
         hook_hosts: match config.options.hook_hosts {
             HookHosts::Any => kubelet::HookHosts::Any,
             HookHosts::Pod => kubelet::HookHosts::Pod,

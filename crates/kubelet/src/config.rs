@@ -34,6 +34,8 @@ pub struct KubeletConfig {
     pub bind_unscheduled: bool,
     /// Containers get the runtime's default seccomp profile unless they say otherwise.
     pub seccomp_default: bool,
+    /// Where the seccomp profiles of the node lie, which pods name by `localhostProfile`.
+    pub seccomp_dir: PathBuf,
     /// Where hooks and probes may connect to.
     pub hook_hosts: HookHosts,
     /// Domain of the cluster, for host names.
@@ -55,9 +57,11 @@ pub struct KubeletConfig {
 impl KubeletConfig {
     /// Settings with defaults for a node of that name.
     pub fn new(node_name: impl Into<String>, root_dir: impl Into<PathBuf>) -> Self {
+        let root_dir = root_dir.into();
         Self {
             node_name: node_name.into(),
-            root_dir: root_dir.into(),
+            seccomp_dir: root_dir.join("seccomp"),
+            root_dir,
             addresses: vec!["127.0.0.1".to_owned()],
             feature_gates: FeatureGates::default(),
             env_file_syntax: envfile::Syntax::default(),

@@ -136,7 +136,10 @@ pub(crate) async fn configure(
                 pod,
                 container,
                 image,
-                agent.config.seccomp_default,
+                security::SeccompSettings {
+                    by_default: agent.config.seccomp_default,
+                    directory: &agent.config.seccomp_dir,
+                },
             )),
         }),
         stop_signal: stop_signal(container),

@@ -59,9 +59,6 @@ pub(crate) enum HandlerError {
     /// Nor will there be one in time.
     #[error("dial tcp {0}: i/o timeout")]
     ConnectTimedOut(String),
-    /// The node does not carry this kind out yet.
-    #[error("{0} is not supported by this node yet")]
-    Unsupported(&'static str),
 }
 
 /// Runs a command in the container. A timeout of 0 means none.

@@ -26,9 +26,6 @@ pub(crate) enum MountError {
     /// The part of the volume cannot be opened.
     #[error("failed to prepare subPath for volumeMount {volume:?} of container {container:?}: {message}")]
     SubPath { volume: String, container: String, message: String },
-    /// A field that the node does not carry out.
-    #[error("volumeMount {volume:?} of container {container:?}: {field} is not supported on this node")]
-    Unsupported { volume: String, container: String, field: &'static str },
     /// A file that is mounted into the container cannot be made.
     #[error("cannot make {what}: {message}")]
     File { what: &'static str, message: String },
@@ -113,13 +110,6 @@ async fn volume_mount(
             pin_sub_path(agent, dirs, &location.path, sub_path, (&mount.name, container, index)).await?
         }
     };
-    if mount.recursive_read_only.as_deref() == Some("Enabled") {
-        return Err(MountError::Unsupported {
-            volume: mount.name.clone(),
-            container: container.clone(),
-            field: "recursiveReadOnly: Enabled",
-        });
-    }
     let propagation = match mount.mount_propagation.as_deref() {
         Some("HostToContainer") => v1::MountPropagation::PropagationHostToContainer,
         Some("Bidirectional") => v1::MountPropagation::PropagationBidirectional,
@@ -129,8 +119,10 @@ async fn volume_mount(
     if !path.starts_with('/') {
         path.insert(0, '/');
     }
+    let recursive = matches!(mount.recursive_read_only.as_deref(), Some("Enabled" | "IfPossible"));
     Ok(v1::Mount {
         readonly: mount.read_only.unwrap_or(false) || location.read_only,
+        recursive_read_only: recursive && mount.read_only.unwrap_or(false),
         propagation: propagation as i32,
         ..bind(&host_path, &path)
     })

@@ -310,7 +310,7 @@ impl PodsTask {
                 Worker::Ended => None,
             })
             .collect();
-        lifecycle::refusal(pod, &node, &taken)
+        lifecycle::refusal(pod, &node, &taken).or_else(|| crate::sysctls::refusal(pod))
     }
 
     /// Fails a pod that does not fit: nothing of it is ever made here.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use lifecycle::{
-    ContainerHealth, ContainerPhase, HookSettings, PodMemory, ProbeCounter, ProbeKind, ProbeTiming,
-    RuntimePod, StartHooks, pod_container, start_hooks,
+    ContainerHealth, ContainerPhase, PodMemory, ProbeCounter, ProbeKind, ProbeTiming, RuntimePod, StartHooks,
+    pod_container, start_hooks,
 };
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -16,12 +16,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use api::reasons::event;
 
 use crate::agent::{Agent, SharedAgent};
-use crate::environment_record;
 use crate::events::EventType;
-use crate::handlers::{self, HandlerError, HandlerTarget};
-use crate::hook_environment;
+use crate::handlers::HandlerTarget;
 use crate::inbox::Inbox;
 use crate::pod_network::PodNetwork;
+use crate::probe_attempt::{ProbeOutcome, attempt};
+
+/// How many times a probe that cannot be run is tried before its turn is over.
+const ATTEMPTS: usize = 3;
 
 /// The tasks of one pod's probes; each ends when its container is no longer among the running ones.
 #[derive(Debug, Default)]
@@ -71,6 +73,10 @@ impl PodProbes {
                 pod: pod.clone(),
                 container: spec.clone(),
                 id: instance.id.clone(),
+                started_at: match &instance.phase {
+                    ContainerPhase::Running { started_at } => *started_at,
+                    ContainerPhase::Created | ContainerPhase::Exited { .. } | ContainerPhase::Unknown => None,
+                },
                 network: network.clone(),
                 health: watch::Sender::new(ContainerHealth {
                     started: spec.startup_probe.is_none(),
@@ -105,6 +111,7 @@ struct Prober {
     pod: Arc<Pod>,
     container: Container,
     id: String,
+    started_at: Option<jiff::Timestamp>,
     network: PodNetwork,
     health: watch::Sender<ContainerHealth>,
 }
@@ -136,49 +143,77 @@ impl Prober {
                 return;
             }
         }
-        tokio::time::sleep(Duration::from_secs(u64::from(timing.initial_delay))).await;
+        tokio::time::sleep(self.left_of(timing.initial_delay)).await;
         let mut counter = ProbeCounter::new(timing);
+        let mut ticks = tokio::time::interval(Duration::from_secs(u64::from(timing.period)));
+        // An attempt that takes longer than a period puts off the next one.
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            ticks.tick().await;
             // During termination readiness goes on being probed, the others do not.
             if kind != ProbeKind::Readiness && self.inbox.is_stopping() {
                 return;
             }
             self.inbox.health_checks_allowed().await;
-            if let Some(verdict) = self.once(kind, probe, timing, &mut counter).await
+            if let Some(verdict) = self.once(kind, probe, &mut counter).await
                 && !self.apply(kind, probe, verdict)
             {
                 return;
             }
-            tokio::time::sleep(Duration::from_secs(u64::from(timing.period))).await;
         }
     }
 
-    /// Runs the probe once and counts the result. What cannot be run at all changes nothing.
-    async fn once(
-        &self,
-        kind: ProbeKind,
-        probe: &Probe,
-        timing: ProbeTiming,
-        counter: &mut ProbeCounter,
-    ) -> Option<bool> {
-        match self.outcome(probe, timing).await {
-            Ok(()) => counter.note(true),
-            Err(ProbeFailure::Failed(output)) => {
-                let message = format!("{} probe failed: {output}", kind.title());
-                let name = &self.container.name;
-                self.agent.container_event(&self.pod, name, EventType::Warning, event::UNHEALTHY, message);
-                counter.note(false)
+    /// What is left of a delay that began with the container, also for an agent that came later.
+    fn left_of(&self, delay: u32) -> Duration {
+        let delay = Duration::from_secs(u64::from(delay));
+        let running = self.started_at.map(|began| jiff::Timestamp::now().duration_since(began));
+        // A clock that was put back makes nobody wait for longer than the delay.
+        let running = running.and_then(|time| Duration::try_from(time).ok()).unwrap_or_default();
+        delay.saturating_sub(running)
+    }
+
+    /// Runs the probe once and counts the result. What cannot be run at all, a few times over, changes nothing.
+    async fn once(&self, kind: ProbeKind, probe: &Probe, counter: &mut ProbeCounter) -> Option<bool> {
+        let target = HandlerTarget {
+            pod: &self.pod,
+            container: &self.container,
+            container_id: &self.id,
+            network: &self.network,
+            agent_name: "kube-probe",
+        };
+        let mut outcome = attempt(&self.agent, target, probe).await;
+        for _ in 1..ATTEMPTS {
+            if !matches!(outcome, ProbeOutcome::Unknown(_)) {
+                break;
             }
             // A probe that met the end of its container says nothing about it.
-            Err(ProbeFailure::Unknown(_)) if !self.is_running().await => None,
-            Err(ProbeFailure::Unknown(error)) => {
-                let message =
-                    format!("{} probe errored and resulted in unknown state: {error}", kind.title());
-                let name = &self.container.name;
-                self.agent.container_event(&self.pod, name, EventType::Warning, event::UNHEALTHY, message);
+            if !self.is_running().await {
+                return None;
+            }
+            outcome = attempt(&self.agent, target, probe).await;
+        }
+        let title = kind.title();
+        match outcome {
+            ProbeOutcome::Success => counter.note(true),
+            ProbeOutcome::Warning(output) => {
+                self.warn(event::PROBE_WARNING, format!("{title} probe warning: {output}"));
+                counter.note(true)
+            }
+            ProbeOutcome::Failure(output) => {
+                self.warn(event::UNHEALTHY, format!("{title} probe failed: {output}"));
+                counter.note(false)
+            }
+            ProbeOutcome::Unknown(_) if !self.is_running().await => None,
+            ProbeOutcome::Unknown(error) => {
+                let message = format!("{title} probe errored and resulted in unknown state: {error}");
+                self.warn(event::UNHEALTHY, message);
                 None
             }
         }
+    }
+
+    fn warn(&self, reason: &'static str, message: String) {
+        self.agent.container_event(&self.pod, &self.container.name, EventType::Warning, reason, message);
     }
 
     async fn is_running(&self) -> bool {
@@ -216,63 +251,4 @@ impl Prober {
         }
         goes_on
     }
-
-    async fn outcome(&self, probe: &Probe, timing: ProbeTiming) -> Result<(), ProbeFailure> {
-        let target = HandlerTarget {
-            pod: &self.pod,
-            container: &self.container,
-            container_id: &self.id,
-            network: &self.network,
-            agent_name: "kube-probe",
-        };
-        let timeout = Duration::from_secs(u64::from(timing.timeout));
-        if let Some(exec) = &probe.exec {
-            let env = self.container.env.as_deref().unwrap_or_default();
-            let written = exec.command.as_deref().unwrap_or_default();
-            let command = if HookSettings::of(&self.pod).expand {
-                let variables = environment_record::variables(&self.agent, &self.pod, &self.container.name);
-                written.iter().map(|text| hook_environment::expand(text, &variables)).collect()
-            } else {
-                environment::expand_exec_probe(written, env)
-            };
-            return match handlers::exec(&self.agent, target, command, timeout).await {
-                Ok(outcome) if outcome.exit_code == 0 => Ok(()),
-                Ok(outcome) => Err(ProbeFailure::Failed(format!("{}{}", outcome.stdout, outcome.stderr))),
-                Err(error @ HandlerError::TimedOut { .. }) => Err(ProbeFailure::Failed(error.to_string())),
-                Err(error) => Err(ProbeFailure::Unknown(error.to_string())),
-            };
-        }
-        if let Some(action) = &probe.http_get {
-            let question = handlers::http_question(target, action)
-                .map_err(|error| ProbeFailure::Unknown(error.to_string()))?;
-            return match handlers::http_get(&self.agent, target, question, Some(timeout)).await {
-                Ok(answer) if (200..400).contains(&answer.status) => Ok(()),
-                Ok(answer) => {
-                    Err(ProbeFailure::Failed(format!("HTTP probe failed with statuscode: {}", answer.status)))
-                }
-                Err(error) => Err(ProbeFailure::Failed(error.to_string())),
-            };
-        }
-        if let Some(action) = &probe.tcp_socket {
-            let port = handlers::resolve_port(&self.container, &action.port)
-                .map_err(|error| ProbeFailure::Unknown(error.to_string()))?;
-            let host = match action.host.as_deref().filter(|host| !host.is_empty()) {
-                Some(host) => host.to_owned(),
-                None => self.network.default_host(),
-            };
-            return match handlers::connect(&self.agent, target, &host, port, timeout).await {
-                Ok(_) => Ok(()),
-                Err(error) => Err(ProbeFailure::Failed(error.to_string())),
-            };
-        }
-        Err(ProbeFailure::Unknown(HandlerError::Unsupported("this kind of probe").to_string()))
-    }
-}
-
-/// How a run of a probe went wrong.
-enum ProbeFailure {
-    /// The container is not well.
-    Failed(String),
-    /// The probe itself could not be run.
-    Unknown(String),
 }

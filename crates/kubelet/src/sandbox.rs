@@ -8,6 +8,7 @@ use network::{ClusterDns, DnsConfig, DnsPolicy, HostnameError, PodDns, PodHostna
 
 use crate::agent::Agent;
 use crate::labels;
+use crate::resources;
 use crate::security;
 
 /// What a sandbox is made from, and what to tell about it.
@@ -109,8 +110,15 @@ pub(crate) fn sandbox_plan(agent: &Agent, pod: &Pod, attempt: u32) -> Result<San
             labels: labels::sandbox_labels(pod),
             annotations,
             linux: Some(v1::LinuxPodSandboxConfig {
-                security_context: Some(security::sandbox_security(pod, agent.config.seccomp_default)),
+                security_context: Some(security::sandbox_security(
+                    pod,
+                    security::SeccompSettings {
+                        by_default: agent.config.seccomp_default,
+                        directory: &agent.config.seccomp_dir,
+                    },
+                )),
                 sysctls,
+                resources: Some(resources::pod_resources(pod)),
                 ..v1::LinuxPodSandboxConfig::default()
             }),
         },

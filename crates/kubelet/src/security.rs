@@ -1,5 +1,7 @@
 //! Security contexts of pods and containers: what the runtime is told, and when a container must not start. Pure.
 
+use std::path::Path;
+
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SeccompProfile, SecurityContext};
 
@@ -157,14 +159,24 @@ pub(crate) fn namespace_options(pod: &Pod) -> v1::NamespaceOption {
     }
 }
 
-fn seccomp(profile: Option<&SeccompProfile>, by_default: bool) -> v1::SecurityProfile {
+/// What the node says about seccomp.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeccompSettings<'a> {
+    /// Containers that say nothing get the runtime's default profile.
+    pub(crate) by_default: bool,
+    /// Where profiles of type `Localhost` lie.
+    pub(crate) directory: &'a Path,
+}
+
+fn seccomp(profile: Option<&SeccompProfile>, settings: SeccompSettings<'_>) -> v1::SecurityProfile {
     use v1::security_profile::ProfileType;
     let (type_, localhost) = match profile.map(|profile| profile.type_.as_str()) {
         Some("RuntimeDefault") => (ProfileType::RuntimeDefault, None),
         Some("Localhost") => {
-            (ProfileType::Localhost, profile.and_then(|profile| profile.localhost_profile.clone()))
+            let file = profile.and_then(|profile| profile.localhost_profile.as_deref()).unwrap_or_default();
+            (ProfileType::Localhost, Some(settings.directory.join(file).display().to_string()))
         }
-        None if by_default => (ProfileType::RuntimeDefault, None),
+        None if settings.by_default => (ProfileType::RuntimeDefault, None),
         Some(_) | None => (ProfileType::Unconfined, None),
     };
     v1::SecurityProfile { profile_type: type_ as i32, localhost_ref: localhost.unwrap_or_default() }
@@ -187,7 +199,7 @@ pub(crate) fn container_security(
     pod: &Pod,
     container: &Container,
     image: &PresentImage,
-    seccomp_default: bool,
+    seccomp_settings: SeccompSettings<'_>,
 ) -> v1::LinuxContainerSecurityContext {
     let (pod_context, context) = contexts(pod, container);
     let user: Option<i64> = effective!(pod_context, context, run_as_user);
@@ -202,8 +214,8 @@ pub(crate) fn container_security(
     };
     let capabilities = context.and_then(|context| context.capabilities.as_ref());
     let seccomp = match privileged {
-        true => seccomp(None, false),
-        false => seccomp(profile.as_ref(), seccomp_default),
+        true => seccomp(None, SeccompSettings { by_default: false, ..seccomp_settings }),
+        false => seccomp(profile.as_ref(), seccomp_settings),
     };
     v1::LinuxContainerSecurityContext {
         capabilities: capabilities.map(|capabilities| v1::Capability {
@@ -231,7 +243,10 @@ pub(crate) fn container_security(
 }
 
 /// The security context of a pod's sandbox.
-pub(crate) fn sandbox_security(pod: &Pod, seccomp_default: bool) -> v1::LinuxSandboxSecurityContext {
+pub(crate) fn sandbox_security(
+    pod: &Pod,
+    seccomp_settings: SeccompSettings<'_>,
+) -> v1::LinuxSandboxSecurityContext {
     let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let privileged = lifecycle::pod_containers(pod).any(|container| {
         container.spec.security_context.as_ref().and_then(|context| context.privileged) == Some(true)
@@ -243,17 +258,35 @@ pub(crate) fn sandbox_security(pod: &Pod, seccomp_default: bool) -> v1::LinuxSan
         supplemental_groups: supplemental_groups(pod),
         supplemental_groups_policy: groups_policy(pod),
         privileged,
-        seccomp: Some(seccomp(context.and_then(|context| context.seccomp_profile.as_ref()), seccomp_default)),
+        seccomp: Some(seccomp(
+            context.and_then(|context| context.seccomp_profile.as_ref()),
+            seccomp_settings,
+        )),
         ..v1::LinuxSandboxSecurityContext::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{check_run_as_non_root, container_security, file_identity};
+    use super::{SeccompSettings, check_run_as_non_root, container_security, file_identity};
     use crate::images::PresentImage;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
+    use std::path::Path;
+
+    fn seccomp_settings() -> SeccompSettings<'static> {
+        SeccompSettings { by_default: true, directory: Path::new("/k/seccomp") }
+    }
+
+    #[test]
+    fn profiles_of_the_node_lie_in_its_directory() {
+        let profile = json!({"seccompProfile": {"type": "Localhost", "localhostProfile": "profiles/a.json"}});
+        let pod = pod(profile, json!({}));
+        let container = &pod.spec.as_ref().expect("a spec").containers[0];
+        let context = container_security(&pod, container, &image(None, ""), seccomp_settings());
+        let profile = context.seccomp.expect("a profile");
+        assert_eq!((profile.profile_type, profile.localhost_ref.as_str()), (2, "/k/seccomp/profiles/a.json"));
+    }
 
     fn pod(pod_context: Value, context: Value) -> Pod {
         serde_json::from_value(json!({
@@ -335,12 +368,12 @@ mod tests {
     fn a_container_is_confined_unless_it_is_privileged() {
         let confined = pod(json!({}), json!({}));
         let container = &confined.spec.as_ref().expect("a spec").containers[0];
-        let context = container_security(&confined, container, &image(None, ""), true);
+        let context = container_security(&confined, container, &image(None, ""), seccomp_settings());
         assert!(!context.masked_paths.is_empty());
         assert_eq!(context.seccomp.expect("a profile").profile_type, 0, "the runtime's default");
         let privileged = pod(json!({}), json!({"privileged": true}));
         let container = &privileged.spec.as_ref().expect("a spec").containers[0];
-        let context = container_security(&privileged, container, &image(None, ""), true);
+        let context = container_security(&privileged, container, &image(None, ""), seccomp_settings());
         assert!(context.privileged && context.masked_paths.is_empty());
         assert_eq!(context.seccomp.expect("a profile").profile_type, 1, "unconfined");
     }

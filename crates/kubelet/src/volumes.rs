@@ -36,8 +36,10 @@ pub(crate) enum VolumeError {
     #[error("hostPath type check failed: {path} is not {expected}")]
     HostPathType { path: String, expected: &'static str },
     /// The node has no such kind of volume.
-    #[error("volumes of this kind are not supported on this node")]
-    Unsupported,
+    #[error(
+        "volumes of the kind {0} do not exist on this node; emptyDir, hostPath, configMap, secret, downwardAPI and projected do"
+    )]
+    Unsupported(String),
     /// The name cannot be a directory.
     #[error("the name of the volume cannot be a directory name")]
     InvalidName,

@@ -323,7 +323,7 @@ impl PodWorker {
         let pod = self.pod_with_written_conditions(&shown);
         let view = PodView { pod: &pod, ..self.view() };
         let mut status = lifecycle::status(&view, &self.agent.node_identity());
-        status.qos_class = Some(crate::resources::qos_class(&pod).as_str().to_owned());
+        crate::status_details::add_details(&mut status, &pod);
         let current = self.written.as_ref().or(shown.status.as_ref());
         if current == Some(&status) {
             return Ok(());

@@ -17,6 +17,8 @@ mod hooks_and_probes;
 mod life;
 #[path = "node/pod_life.rs"]
 mod pod_life;
+#[path = "node/probes.rs"]
+mod probes;
 #[path = "node/restarts.rs"]
 mod restarts;
 #[path = "node/scheduling.rs"]

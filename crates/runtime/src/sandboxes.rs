@@ -15,8 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::call_error::{CallError, OnPath as _};
 use crate::cgroup::Cgroup;
-use crate::compose::shares_processes;
-use crate::container::Phase;
+use crate::compose::{limits, shares_processes};
 use crate::launch::Resources;
 use crate::protocol::{self, Call, Reply, ShimReady, ShimSpec};
 use crate::reexec;
@@ -30,9 +29,6 @@ const SHIM_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A kill takes effect within this time, or the process hangs in the kernel.
 pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(20);
-
-/// How long containers of a sandbox that is stopped from outside may take to end in order.
-const LAST_MOMENT: Duration = Duration::from_secs(2);
 
 /// Size of /dev/shm of a pod, in bytes.
 const SHM_BYTES: u64 = 64 * 1024 * 1024;
@@ -88,7 +84,8 @@ impl Runtime {
         let linux = config.linux.clone().unwrap_or_default();
         let hostname = if config.hostname.is_empty() { node_name() } else { config.hostname.clone() };
 
-        let (cgroup_parent, made_cgroup_parent) = state.make_cgroup_parent(&linux.cgroup_parent, id);
+        let limits = linux.resources.as_ref().map(limits).unwrap_or_default();
+        let (cgroup_parent, made_cgroup_parent) = state.make_cgroup_parent(&linux.cgroup_parent, id, limits);
         let spec = ShimSpec {
             hostname: hostname.clone(),
             host_network,
@@ -152,27 +149,6 @@ impl Runtime {
         }
     }
 
-    /// Stops a sandbox from outside. Whoever manages its containers hears of it first, and has a moment to end them in order;
-    /// what runs after that is killed.
-    pub(crate) async fn stop_sandbox_in_order(&self, id: &str) -> Result<(), CallError> {
-        let sandbox = self.state.sandbox(id)?;
-        let id = sandbox.id();
-        let running: Vec<_> = self
-            .state
-            .containers_of(&id)
-            .into_iter()
-            .filter(|container| matches!(container.phase(), Phase::Running(_)))
-            .collect();
-        if sandbox.is_ready() && !running.is_empty() {
-            sandbox.leave();
-            self.state.publish(&id, &id, ContainerEventType::ContainerStoppedEvent);
-            let ends = futures::future::join_all(running.iter().map(|container| container.ended()));
-            // Late or not: what has not ended is ended now.
-            let _ = tokio::time::timeout(LAST_MOMENT, ends).await;
-        }
-        self.stop_sandbox(&id).await
-    }
-
     /// Ends everything in the sandbox: containers, network, shim. Stopping a stopped one does nothing.
     pub(crate) async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
         let sandbox = self.state.sandbox(id)?;
@@ -221,7 +197,7 @@ impl Runtime {
 
 impl RuntimeState {
     /// The group below which the pod's containers get theirs. One that exists belongs to whoever made it.
-    fn make_cgroup_parent(&self, asked: &str, id: &str) -> (String, bool) {
+    fn make_cgroup_parent(&self, asked: &str, id: &str, limits: Resources) -> (String, bool) {
         let (path, ours) = if asked.is_empty() {
             (format!("{}/{id}", self.cgroup_root()), true)
         } else {
@@ -234,7 +210,7 @@ impl RuntimeState {
         for warning in group.create() {
             self.warn_once(&warning.to_string());
         }
-        for warning in group.limit(&Resources { pids: self.config.pod_max_pids, ..Default::default() }) {
+        for warning in group.limit(&Resources { pids: self.config.pod_max_pids, ..limits }) {
             self.warn_once(&warning.to_string());
         }
         (group.path().to_owned(), true)

@@ -358,7 +358,7 @@ pub const FIELD_RULES: &[FieldRule] = &[
     shown(
         "container[]",
         &["stdin", "stdinOnce", "tty"],
-        "images_and_terminals::standard_input_and_terminals_are_as_asked",
+        "pod_fields::standard_input_and_terminals_are_as_asked",
     ),
     // Security of containers.
     shown("container[]", &["securityContext"], "containers::user_groups_and_capabilities_are_as_asked"),
@@ -545,9 +545,20 @@ pub const FIELD_RULES: &[FieldRule] = &[
     warned(
         "container[].resources",
         &["limits", "requests"],
-        "extended resources and huge pages do not exist on this node: the pod cannot be started",
+        "this node has no extended resources and no huge pages: the pod will not run",
     )
     .when(has_unknown_resources, r#"{"example.com/device": "1"}"#),
+    warned("container[].resources", &["limits"], "ephemeral-storage is not limited on this node")
+        .when(|amounts| !amounts["ephemeral-storage"].is_null(), r#"{"ephemeral-storage": "1Gi"}"#),
+    warned(
+        "volumes[]",
+        &["emptyDir"],
+        "the size of a volume on disk is not limited on this node; medium: Memory is",
+    )
+    .when(
+        |volume| !volume["sizeLimit"].is_null() && text(&volume["medium"]).is_empty(),
+        r#"{"sizeLimit": "1Gi"}"#,
+    ),
     warned(
         "volumes[]",
         &[

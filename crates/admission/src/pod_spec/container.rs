@@ -39,6 +39,7 @@ const NOT_EPHEMERAL: [&str; 9] = [
 struct PodFacts<'a> {
     volumes: &'a KnownVolumes<'a>,
     grace_seconds: i64,
+    own_users: bool,
     rules: SpecRules,
 }
 
@@ -51,7 +52,8 @@ pub(super) fn validate(
     rules: SpecRules,
 ) {
     let grace_seconds = spec["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-    let pod = PodFacts { volumes, grace_seconds, rules };
+    let own_users = spec["hostUsers"] == false;
+    let pod = PodFacts { volumes, grace_seconds, own_users, rules };
     let mut names = BTreeSet::new();
     app_containers(errors, &path.child("containers"), &spec["containers"], &pod, &mut names);
     init_containers(errors, &path.child("initContainers"), &spec["initContainers"], &pod, &mut names);
@@ -184,7 +186,7 @@ fn any_container(errors: &mut FieldErrors, path: &Path, container: &Value, pod: 
         &["Always", "IfNotPresent", "Never"],
     );
     resources::validate(errors, &path.child("resources"), &container["resources"]);
-    security::container(errors, &path.child("securityContext"), &container["securityContext"]);
+    security::container(errors, &path.child("securityContext"), &container["securityContext"], pod.own_users);
 }
 
 fn hooks_and_probes(errors: &mut FieldErrors, path: &Path, container: &Value, pod: &PodFacts<'_>) {
@@ -193,6 +195,10 @@ fn hooks_and_probes(errors: &mut FieldErrors, path: &Path, container: &Value, po
         if is_set(hook) {
             handler::validate(errors, &path.child("lifecycle").child(name), hook, pod.grace_seconds);
         }
+    }
+    let signal = &container["lifecycle"]["stopSignal"];
+    if is_set(signal) {
+        handler::stop_signal(errors, &path.child("lifecycle").child("stopSignal"), text(signal));
     }
     for (name, kind) in PROBES {
         if is_set(&container[name]) {

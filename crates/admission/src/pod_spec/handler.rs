@@ -19,7 +19,7 @@ pub(super) enum ProbeKind {
 }
 
 /// Checks that there is exactly one handler, and the handler.
-pub(crate) fn validate(errors: &mut FieldErrors, path: &Path, holder: &Value, grace_seconds: i64) {
+pub(super) fn validate(errors: &mut FieldErrors, path: &Path, holder: &Value, grace_seconds: i64) {
     let mut found = false;
     for name in HANDLERS {
         let handler = &holder[name];
@@ -72,6 +72,54 @@ fn sleep(errors: &mut FieldErrors, path: &Path, action: &Value, grace_seconds: i
         let detail =
             format!("must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})");
         errors.invalid(path, seconds, detail);
+    }
+}
+
+/// Signals by which a container may be stopped, besides `SIGRTMIN`, `SIGRTMAX` and those between them.
+const SIGNALS: [&str; 31] = [
+    "SIGABRT",
+    "SIGALRM",
+    "SIGBUS",
+    "SIGCHLD",
+    "SIGCLD",
+    "SIGCONT",
+    "SIGFPE",
+    "SIGHUP",
+    "SIGILL",
+    "SIGINT",
+    "SIGIO",
+    "SIGIOT",
+    "SIGKILL",
+    "SIGPIPE",
+    "SIGPOLL",
+    "SIGPROF",
+    "SIGPWR",
+    "SIGQUIT",
+    "SIGSEGV",
+    "SIGSTKFLT",
+    "SIGSTOP",
+    "SIGSYS",
+    "SIGTERM",
+    "SIGTRAP",
+    "SIGTSTP",
+    "SIGTTIN",
+    "SIGTTOU",
+    "SIGURG",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGWINCH",
+];
+
+/// Checks the signal that stops a container.
+pub(super) fn stop_signal(errors: &mut FieldErrors, path: &Path, signal: &str) {
+    let is_further = ["SIGVTALRM", "SIGXCPU", "SIGXFSZ", "SIGRTMIN", "SIGRTMAX"].contains(&signal);
+    let offset = |base: &str, sign: char, most: u8| {
+        let number = signal.strip_prefix(base).and_then(|rest| rest.strip_prefix(sign));
+        number.and_then(|number| number.parse::<u8>().ok()).is_some_and(|number| (1..=most).contains(&number))
+    };
+    let is_real_time = offset("SIGRTMIN", '+', 15) || offset("SIGRTMAX", '-', 14);
+    if !SIGNALS.contains(&signal) && !is_further && !is_real_time {
+        errors.not_supported(path, signal, &SIGNALS);
     }
 }
 

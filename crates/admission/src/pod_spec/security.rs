@@ -101,8 +101,8 @@ fn profile(errors: &mut FieldErrors, path: &Path, profile: &Value) {
     }
 }
 
-/// Checks a container's security context.
-pub(super) fn container(errors: &mut FieldErrors, path: &Path, security: &Value) {
+/// Checks a container's security context. `own_users`: the pod has user numbers of its own.
+pub(super) fn container(errors: &mut FieldErrors, path: &Path, security: &Value, own_users: bool) {
     if !is_set(security) {
         return;
     }
@@ -110,6 +110,10 @@ pub(super) fn container(errors: &mut FieldErrors, path: &Path, security: &Value)
         in_range(errors, &path.child(name), &security[name], 0, IDS);
     }
     optional_one_of(errors, &path.child("procMount"), &security["procMount"], &["Default", "Unmasked"]);
+    if security["procMount"] == "Unmasked" && !own_users {
+        let detail = "`hostUsers` must be false to use `Unmasked`";
+        errors.invalid(&path.child("procMount"), "Unmasked", detail);
+    }
     profile(errors, &path.child("seccompProfile"), &security["seccompProfile"]);
     if security["allowPrivilegeEscalation"] == false {
         let readable: serde_json::Map<String, Value> =

@@ -43,6 +43,13 @@ pub(crate) async fn fetch_volumes(
     Ok(prepared)
 }
 
+/// The name of the field that says what a volume is.
+fn kind_of(volume: &Volume) -> String {
+    let fields = serde_json::to_value(volume).unwrap_or_default();
+    let mut names = fields.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    names.find(|name| *name != "name").unwrap_or("that says nothing").to_owned()
+}
+
 struct VolumeSources<'a> {
     client: &'a kube::Client,
     pod: &'a Pod,
@@ -96,7 +103,9 @@ impl VolumeSources<'_> {
             let medium = match source.medium.as_deref() {
                 None | Some("") => EmptyDirMedium::Disk,
                 Some("Memory") => EmptyDirMedium::Memory,
-                Some(_) => return Err(VolumeError::Unsupported),
+                Some(medium) => {
+                    return Err(VolumeError::Unsupported(format!("emptyDir with medium {medium}")));
+                }
             };
             let size_limit = source
                 .size_limit
@@ -106,7 +115,7 @@ impl VolumeSources<'_> {
                 .filter(|limit| *limit > 0);
             return Ok(VolumeContent::EmptyDir { medium, size_limit });
         }
-        Err(VolumeError::Unsupported)
+        Err(VolumeError::Unsupported(kind_of(volume)))
     }
 
     async fn projected(&self, source: &ProjectedVolumeSource) -> Result<Payload, VolumeError> {
@@ -151,8 +160,11 @@ impl VolumeSources<'_> {
         {
             payload.insert(&source.path, SecretBytes::new(token.into_bytes()), default_mode)?;
         }
-        if projection.cluster_trust_bundle.is_some() || projection.pod_certificate.is_some() {
-            return Err(VolumeError::Unsupported);
+        if projection.cluster_trust_bundle.is_some() {
+            return Err(VolumeError::Unsupported("projected with clusterTrustBundle".to_owned()));
+        }
+        if projection.pod_certificate.is_some() {
+            return Err(VolumeError::Unsupported("projected with podCertificate".to_owned()));
         }
         Ok(())
     }
