@@ -19,7 +19,7 @@
 //!    reported with its field path all the same.
 //! 2. [`Template::is_one`] says whether it is a template, [`Template::read`] reads it. Its public fields are what
 //!    `parameters` commands and forms show.
-//! 3. [`process`] with a [`Request`] and a source of random bytes gives a [`Processed`], or a [`Refusal`] with every
+//! 3. [`process()`] with a [`Request`] and a source of random bytes gives a [`Processed`], or a [`Refusal`] with every
 //!    [`Problem`] at once. [`check`] does the same for the template alone: for `lint`, and for what is to be stored
 //!    ([`Request::is_stored`]).
 //! 4. [`Processed::objects`] are trees with the places of the template, so that what is found in an object later can be

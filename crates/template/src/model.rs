@@ -142,7 +142,7 @@ pub(crate) struct WrittenLabel<'d> {
 /// A template, read. It borrows from the document. Its `Debug` prints neither the objects nor the document.
 ///
 /// What is wrong with it but does not keep it from being understood (a parameter that is declared twice) is kept, and
-/// comes out of [`crate::check`] and [`crate::process`] together with everything else.
+/// comes out of [`crate::check`] and [`crate::process()`] together with everything else.
 #[derive(Clone)]
 pub struct Template<'d> {
     /// `metadata.name`, or nothing.

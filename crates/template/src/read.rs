@@ -27,7 +27,7 @@ impl<'d> Template<'d> {
     /// # Errors
     ///
     /// What keeps it from being understood: it is no template, or has references of both dialects. Everything else that
-    /// is wrong comes out of [`crate::check`] and [`crate::process`], all at once.
+    /// is wrong comes out of [`crate::check`] and [`crate::process()`], all at once.
     pub fn read(root: &'d Node, dialect: Option<Dialect>) -> Result<Self, Refusal> {
         let mut reader = Reader { problems: Problems::default(), findings: Findings::default() };
         if !Self::is_one(root) {
