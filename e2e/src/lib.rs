@@ -171,10 +171,19 @@ impl Node {
     ///
     /// When it does not become ready.
     pub fn up(place: &Place, arguments: &[&str]) -> Self {
+        Self::up_by(place.coracle(&[]), place, arguments)
+    }
+
+    /// The same by a command that ends in the binary: `unshare ... coracle`.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become ready.
+    pub fn up_by(mut command: Command, place: &Place, arguments: &[&str]) -> Self {
         let data = place.data();
         let log = place.file("up.log", "");
-        let mut child = place
-            .coracle(&["up", "--listen", "127.0.0.1:0", "--allow-host-image", "--data-dir"])
+        let mut child = command
+            .args(["up", "--listen", "127.0.0.1:0", "--allow-host-image", "--data-dir"])
             .arg(&data)
             .args(arguments)
             .stdin(Stdio::null())

@@ -30,6 +30,8 @@ mod pod_security;
 mod pod_volumes;
 #[path = "e2e/probes.rs"]
 mod probes;
+#[path = "e2e/reboots.rs"]
+mod reboots;
 #[path = "e2e/services.rs"]
 mod services;
 #[path = "e2e/static_pods.rs"]

@@ -32,6 +32,9 @@ pub struct PodMemory {
     /// The same on the boot clock, for `activeDeadlineSeconds`.
     #[serde(default)]
     pub active_since: Option<BootTime>,
+    /// Milliseconds that it was active before the machine was booted.
+    #[serde(default)]
+    pub active_before_boot: u64,
     /// Sandboxes created so far; the next one's attempt.
     #[serde(default)]
     pub sandboxes: u32,
@@ -461,18 +464,21 @@ impl PodMemory {
     }
 
     /// Puts the timers right after a reboot of the machine, when boot times on disk mean nothing any more: waits are
-    /// over, but their lengths are kept.
+    /// over and begin anew, and what a pod was active before counts.
     pub fn rebase(&mut self, now: Now) {
         let started_at = self.started_at;
         self.active_since = self.active_since.map(|_| now.boot_time_of(started_at, u64::MAX));
+        let age = started_at
+            .map_or(0, |at| u64::try_from(now.wall.as_millisecond() - at.as_millisecond()).unwrap_or(0));
+        self.active_before_boot = age.saturating_sub(now.boot.0);
         self.sandbox_failure = None;
         self.stopping.clear();
         if let Some(order) = &mut self.stop {
             order.deadline = now.boot;
         }
         for memory in self.containers.values_mut() {
-            memory.backoff.raised = now.boot;
-            memory.image_backoff.raised = now.boot;
+            memory.backoff = Backoff::default();
+            memory.image_backoff = Backoff::default();
             memory.failure = None;
             for record in &mut memory.hooks {
                 record.began = now.boot;

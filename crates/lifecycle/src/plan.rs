@@ -202,7 +202,7 @@ pub fn plan(view: PodView<'_>) -> Plan {
 /// Seconds of `activeDeadlineSeconds` that are left, and when they end.
 fn active_deadline(view: &PodView<'_>) -> Option<BootTime> {
     let seconds = view.pod.spec.as_ref()?.active_deadline_seconds?;
-    Some(view.memory.active_since?.plus_seconds(seconds))
+    view.memory.active_until(seconds)
 }
 
 /// The order to stop that is in force.
@@ -250,13 +250,18 @@ impl PodMemory {
         let Some(seconds) = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds) else {
             return false;
         };
-        let over = self.active_since.is_some_and(|since| since.plus_seconds(seconds) <= now.boot);
+        let over = self.active_until(seconds).is_some_and(|until| until <= now.boot);
         if !over || self.stop.is_some() || outcome(pod, self, runtime).is_some() {
             return false;
         }
         let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
         self.order_stop(StopCause::Deadline, grace.max(1), now);
         true
+    }
+
+    /// When a pod that may be active for `seconds` has been.
+    fn active_until(&self, seconds: i64) -> Option<BootTime> {
+        Some(self.active_since?.plus_seconds(seconds).minus_millis(self.active_before_boot))
     }
 
     /// How the pod ends, if all that it runs has ended and nothing starts again.

@@ -171,6 +171,117 @@ fn after_a_reboot_waits_are_over_and_containers_start_again_in_order() {
     assert_eq!(world.words(), ["start i-1"]);
 }
 
+/// The machine was booted 20 s ago; everything that ran is gone, and nothing knows how it ended.
+fn reboot(world: &mut World, seconds_later: i64) {
+    world.pass(seconds_later);
+    for container in &mut world.runtime.containers {
+        if let ContainerPhase::Running { started_at } = container.phase {
+            container.phase = ContainerPhase::Exited {
+                code: 137,
+                reason: String::new(),
+                message: String::new(),
+                started_at,
+                finished_at: None,
+            };
+        }
+    }
+    world.runtime.sandboxes.iter_mut().for_each(|sandbox| sandbox.ready = false);
+    world.now.boot = BootTime(20_000);
+    world.memory.rebase(world.now);
+}
+
+#[test]
+fn a_long_back_off_is_over_after_a_reboot_however_young_the_boot_clock_is() {
+    let mut world = World::with_sandbox(json!({"containers": [container("a")]}));
+    for _ in 0..7 {
+        world.start("a");
+        world.end("a", 1);
+        world.plan();
+        world.pass(300);
+    }
+    world.start("a");
+    world.end("a", 1);
+    world.plan();
+    reboot(&mut world, 1);
+    assert_eq!(world.words()[..2], ["stop sandbox-0", "sandbox 1"]);
+    world.create_sandbox();
+    assert!(world.words().contains(&"start a-8".to_owned()), "{:?}", world.words());
+    world.start("a");
+    world.end("a", 1);
+    world.pass(9);
+    assert!(!world.words().contains(&"start a-9".to_owned()), "the next wait is ten seconds again");
+    world.pass(1);
+    assert!(world.words().contains(&"start a-9".to_owned()));
+}
+
+#[test]
+fn a_reboot_counts_restarts_and_runs_init_containers_again_but_nothing_that_has_ended_for_good() {
+    let mut world = World::with_sandbox(json!({
+        "restartPolicy": "OnFailure",
+        "initContainers": [container("i"), {"name": "side", "image": "i", "restartPolicy": "Always"}],
+        "containers": [container("a"), container("done")],
+    }));
+    world.start("i");
+    world.end("i", 0);
+    world.plan();
+    for name in ["side", "a", "done"] {
+        world.start(name);
+    }
+    world.end("done", 0);
+    world.plan();
+    reboot(&mut world, 60);
+    assert_eq!(world.words(), ["stop sandbox-0", "sandbox 1"]);
+    world.create_sandbox();
+    assert_eq!(world.words(), ["start i-1"]);
+    world.start("i");
+    world.end("i", 0);
+    assert_eq!(world.words(), ["start side-1"]);
+    world.start("side");
+    assert_eq!(world.words(), ["start a-1"], "and not what ended well before");
+}
+
+#[test]
+fn a_pod_that_never_restarts_has_failed_after_a_reboot_and_one_that_ended_stays_as_it_was() {
+    let mut world = World::with_sandbox(json!({"restartPolicy": "Never", "containers": [container("a")]}));
+    world.start("a");
+    world.plan();
+    reboot(&mut world, 60);
+    assert_eq!(world.words(), ["clear"]);
+    assert_eq!(world.status()["phase"], "Failed");
+    let mut world = World::with_sandbox(json!({"restartPolicy": "Never", "containers": [container("a")]}));
+    world.start("a");
+    world.end("a", 0);
+    world.plan();
+    reboot(&mut world, 60);
+    assert_eq!(world.status()["phase"], "Succeeded");
+}
+
+#[test]
+fn the_time_before_a_reboot_counts_for_the_deadline_of_an_active_pod() {
+    for (later, over) in [(3000, false), (3600, true), (100_000, true)] {
+        let mut world =
+            World::with_sandbox(json!({"activeDeadlineSeconds": 3600, "containers": [container("a")]}));
+        world.start("a");
+        world.plan();
+        reboot(&mut world, later);
+        let plan = world.plan();
+        assert_eq!(world.memory.stop.is_some(), over, "{later} s later");
+        if !over {
+            assert_eq!(plan.wake_at, Some(world.now.boot.plus_seconds(3600 - later)));
+        }
+    }
+}
+
+#[test]
+fn a_deletion_that_a_reboot_interrupted_is_finished() {
+    let mut world = World::with_sandbox(json!({"containers": [container("a")]}));
+    world.start("a");
+    mark_deleted(&mut world, 600);
+    world.plan();
+    reboot(&mut world, 5);
+    assert_eq!(world.words(), ["clear", "forget"]);
+}
+
 #[test]
 fn a_failed_start_is_tried_again_after_its_wait_and_holds_up_no_other_container() {
     let mut world = World::with_sandbox(json!({"containers": [container("a"), container("b")]}));
