@@ -18,6 +18,8 @@ mod expansion;
 mod explain;
 #[path = "e2e/file_key.rs"]
 mod file_key;
+#[path = "e2e/hooks.rs"]
+mod hooks;
 #[path = "e2e/node.rs"]
 mod node;
 #[path = "e2e/output.rs"]

@@ -12,6 +12,7 @@ mod errors;
 mod event;
 mod field_support;
 mod findings;
+mod hooks;
 mod metadata;
 mod namespace;
 mod node;

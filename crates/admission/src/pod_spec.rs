@@ -1,7 +1,7 @@
 //! Validation of the spec of a pod or pod template, in upstream's order.
 
 mod container;
-mod handler;
+pub(crate) mod handler;
 mod resources;
 mod restart;
 mod scheduling;

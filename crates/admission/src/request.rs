@@ -12,8 +12,8 @@ use crate::path::Path;
 use crate::pod_spec::{self, SpecRules};
 use crate::tree::{default_field, is_set, remove};
 use crate::{
-    config_map, containers, defaults, env, event, findings, metadata, namespace, node, pod, secret, service,
-    template, workload,
+    config_map, containers, defaults, env, event, findings, hooks, metadata, namespace, node, pod, secret,
+    service, template, workload,
 };
 
 /// Most warnings of one answer: each is a header.
@@ -167,6 +167,11 @@ pub fn prepare_update(
         // A stored pod is valid, or was so by the rules of its day: only changes count.
         ("", "Pod") => {
             metadata::validate(&mut errors, resource, &new["metadata"]);
+            let annotations = &new["metadata"]["annotations"];
+            if *annotations != old["metadata"]["annotations"] {
+                let path = Path::root("metadata").child("annotations");
+                hooks::validate(&mut errors, &path, annotations, &new["spec"]);
+            }
             pod::validate_update(&mut errors, old, new);
             update_environment(&mut errors, old, new, request);
         }
@@ -304,6 +309,8 @@ fn validate(
     metadata::validate(errors, resource, &object["metadata"]);
     match (resource.group, resource.kind) {
         ("", "Pod") => {
+            let annotations = Path::root("metadata").child("annotations");
+            hooks::validate(errors, &annotations, &object["metadata"]["annotations"], &object["spec"]);
             let rules = SpecRules::new(&object["spec"], old_spec, request, true);
             pod_spec::validate(errors, warnings, &Path::root("spec"), &object["spec"], rules, request);
         }
@@ -324,6 +331,10 @@ fn validate(
             else {
                 return;
             };
+            let annotations =
+                object.pointer(pointer).map_or(&Value::Null, |template| &template["metadata"]["annotations"]);
+            let place = Path::root(path).child("metadata").child("annotations");
+            hooks::validate(errors, &place, annotations, spec);
             let rules = SpecRules::new(spec, old_spec, request, false);
             pod_spec::validate(errors, warnings, &Path::root(path).child("spec"), spec, rules, request);
             workload::validate_restart_policy(errors, resource, object);

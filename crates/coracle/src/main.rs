@@ -20,6 +20,7 @@ mod interrupt;
 mod kubeconfig;
 mod kubelet;
 mod logging;
+mod logs;
 mod node;
 mod prerequisites;
 mod run;
@@ -50,6 +51,8 @@ enum Command {
     Down(down::DownArgs),
     /// Show what each container gets as environment, and from where.
     Env(env::EnvArgs),
+    /// Print the log of a container of a pod, or of one of its hooks.
+    Logs(logs::LogsArgs),
     /// Pull, import, list and remove images.
     Image(image::ImageArgs),
     /// Run the node agent alone: on a directory of manifests, or for an API server elsewhere.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(args),
         Command::Down(args) => down::run(args),
         Command::Env(args) => env::run(args),
+        Command::Logs(args) => logs::run(args),
         Command::Image(args) => image::run(args),
         Command::Kubelet(args) => kubelet::run(args),
         Command::Cri(args) => cri::run(args),

@@ -12,15 +12,15 @@
 //! | `watch_static_pods` | a directory | its files | `pods` |
 //! | `watch_sources` | two watches | ConfigMaps and Secrets | `pods` |
 //! | `watch_runtime` | a stream | the runtime's events | `pods` |
-//! | `pods` ([`pods::PodsTask`]) | the workers | its channel | workers' inboxes |
-//! | one worker a pod ([`worker::PodWorker`]) | that pod's memory | its inbox, the runtime | API, runtime, disk |
-//! | one prober a container with probes ([`probes`]) | its counters | the container | its worker's inbox |
-//! | one task a hook that runs ([`hooks`]) | its log | the container, the pod's network | its worker's inbox |
+//! | `pods` (`pods::PodsTask`) | the workers | its channel | workers' inboxes |
+//! | one worker a pod (`worker::PodWorker`) | that pod's memory | its inbox, the runtime | API, runtime, disk |
+//! | one prober a container with probes (`probes`) | its counters | the container | its worker's inbox |
+//! | one task a hook that runs (`hooks`) | its log | the container, the pod's network | its worker's inbox |
 //! | `keep_node` | the node's object | the runtime's status | the API |
 //! | `watch_node` | a watch | the node's object | `pods`, `bind_unscheduled` |
 //! | `bind_unscheduled` | a watch | pods, the node | the API |
-//! | `watch_usage` ([`eviction`]) | when it looks next | the disk | `pods` |
-//! | events ([`events`]) | counts of events | its channel | the API |
+//! | `watch_usage` (`eviction`) | when it looks next | the disk | `pods` |
+//! | events (`events`) | counts of events | its channel | the API |
 //!
 //! All tasks end when the `shutdown` of [`spawn_kubelet`] does. Containers do not: the next agent adopts them.
 //!

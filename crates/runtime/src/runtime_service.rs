@@ -125,7 +125,10 @@ impl RuntimeService for Runtime {
         request: Request<v1::StopPodSandboxRequest>,
     ) -> Answer<v1::StopPodSandboxResponse> {
         let id = request.into_inner().pod_sandbox_id;
-        match self.stop_sandbox(&id).await {
+        // A caller that goes away in the meantime changes nothing.
+        let runtime = self.clone();
+        let stopped = tokio::spawn(async move { runtime.stop_sandbox_in_order(&id).await }).await;
+        match stopped.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
             // Stopping is idempotent: what is not there does not run.
             Ok(()) | Err(CallError::NotFound { .. } | CallError::SetAside { .. }) => {
                 Ok(Response::new(v1::StopPodSandboxResponse {}))

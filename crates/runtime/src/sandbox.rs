@@ -1,6 +1,7 @@
 //! A pod sandbox as the daemon knows it: what was asked for, what it got, and whether it still stands.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cri::v1::{NamespaceMode, NamespaceOption, PodSandboxConfig};
@@ -48,6 +49,8 @@ pub(crate) struct Sandbox {
     pub(crate) config: PodSandboxConfig,
     record: Mutex<SandboxRecord>,
     standing: Mutex<Standing>,
+    /// It is being stopped: it still stands, and is not ready for anything new.
+    leaving: AtomicBool,
 }
 
 impl Sandbox {
@@ -57,7 +60,8 @@ impl Sandbox {
         record: SandboxRecord,
         standing: Standing,
     ) -> Self {
-        Self { directory, config, record: Mutex::new(record), standing: Mutex::new(standing) }
+        let leaving = AtomicBool::new(false);
+        Self { directory, config, record: Mutex::new(record), standing: Mutex::new(standing), leaving }
     }
 
     pub(crate) fn record(&self) -> SandboxRecord {
@@ -84,7 +88,12 @@ impl Sandbox {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(*lock(&self.standing), Standing::Ready(_))
+        matches!(*lock(&self.standing), Standing::Ready(_)) && !self.leaving.load(Ordering::Relaxed)
+    }
+
+    /// From now on it is shown as not ready, although it still stands.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn namespace_options(&self) -> NamespaceOption {

@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use crate::call_error::{CallError, OnPath as _};
 use crate::cgroup::Cgroup;
 use crate::compose::{limits, shares_processes};
+use crate::container::Phase;
 use crate::launch::Resources;
 use crate::protocol::{self, Call, Reply, ShimReady, ShimSpec};
 use crate::reexec;
@@ -29,6 +30,9 @@ const SHIM_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A kill takes effect within this time, or the process hangs in the kernel.
 pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(20);
+
+/// How long containers of a sandbox that is stopped from outside may take to end in order.
+const LAST_MOMENT: Duration = Duration::from_secs(2);
 
 /// Size of /dev/shm of a pod, in bytes.
 const SHM_BYTES: u64 = 64 * 1024 * 1024;
@@ -147,6 +151,27 @@ impl Runtime {
         if let Err(error) = remove_directory(directory).await {
             tracing::warn!(sandbox = id, %error, "the directory of a sandbox could not be removed");
         }
+    }
+
+    /// Stops a sandbox from outside. Whoever manages its containers hears of it first, and has a moment to end them in order;
+    /// what runs after that is killed.
+    pub(crate) async fn stop_sandbox_in_order(&self, id: &str) -> Result<(), CallError> {
+        let sandbox = self.state.sandbox(id)?;
+        let id = sandbox.id();
+        let running: Vec<_> = self
+            .state
+            .containers_of(&id)
+            .into_iter()
+            .filter(|container| matches!(container.phase(), Phase::Running(_)))
+            .collect();
+        if sandbox.is_ready() && !running.is_empty() {
+            sandbox.leave();
+            self.state.publish(&id, &id, ContainerEventType::ContainerStoppedEvent);
+            let ends = futures::future::join_all(running.iter().map(|container| container.ended()));
+            // Late or not: what has not ended is ended now.
+            let _ = tokio::time::timeout(LAST_MOMENT, ends).await;
+        }
+        self.stop_sandbox(&id).await
     }
 
     /// Ends everything in the sandbox: containers, network, shim. Stopping a stopped one does nothing.

@@ -19,7 +19,7 @@ pub(super) enum ProbeKind {
 }
 
 /// Checks that there is exactly one handler, and the handler.
-pub(super) fn validate(errors: &mut FieldErrors, path: &Path, holder: &Value, grace_seconds: i64) {
+pub(crate) fn validate(errors: &mut FieldErrors, path: &Path, holder: &Value, grace_seconds: i64) {
     let mut found = false;
     for name in HANDLERS {
         let handler = &holder[name];

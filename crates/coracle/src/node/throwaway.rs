@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cri::v1::{ListPodSandboxRequest, PodSandbox, RemovePodSandboxRequest, StopPodSandboxRequest};
+use cri::v1::{ListPodSandboxRequest, PodSandbox, RemovePodSandboxRequest};
 use images::ImageStore;
 use network::{Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
@@ -107,11 +107,9 @@ pub(super) async fn remove_pods(runtime: &Runtime) {
     let removals = listed.into_iter().map(|sandbox| {
         let mut client = client.clone();
         async move {
-            let stop = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
-            let stopped = client.stop_pod_sandbox(stop).await.err();
-            let removed =
-                client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: sandbox.id }).await.err();
-            if let Some(status) = stopped.or(removed) {
+            // Removal stops at once what still runs.
+            let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
+            if let Err(status) = client.remove_pod_sandbox(request).await {
                 tracing::warn!(%status, "a pod of a throwaway node could not be removed");
             }
         }

@@ -58,7 +58,7 @@ impl PodWorker {
             self.pod_ips().await?;
         }
         let network = crate::probes::pod_network(&self.agent, &self.pod, &self.runtime)
-            .unwrap_or_else(|| PodNetwork::new(&self.agent, &self.pod, "", &[]));
+            .unwrap_or_else(|| self.leaving_network());
         let now = clock::now();
         let reason = match (key.kind, id) {
             (HookKind::PreStop, Some(id)) => {
@@ -92,6 +92,17 @@ impl PodWorker {
             }
         });
         Ok(Acted::Done)
+    }
+
+    /// The network of a pod whose sandbox is not ready any more: it may still stand, with the addresses that were shown.
+    fn leaving_network(&self) -> PodNetwork {
+        let sandbox = self.runtime.sandboxes.first().map(|sandbox| sandbox.id.as_str());
+        let shown = self.written.as_ref().or(self.pod.status.as_ref());
+        let addresses: Vec<String> = shown
+            .and_then(|status| status.pod_ips.as_deref())
+            .map(|ips| ips.iter().map(|ip| ip.ip.clone()).collect())
+            .unwrap_or_default();
+        PodNetwork::new(&self.agent, &self.pod, sandbox.unwrap_or_default(), &addresses)
     }
 
     /// Makes sure that a container could be created right now, so that its preStart hook is the last thing before that.

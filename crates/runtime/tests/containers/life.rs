@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::harness::Test;
 use crate::node::{Node, program, read_log, script, texts};
 
-pub(crate) const TESTS: [Test; 13] = [
+pub(crate) const TESTS: [Test; 15] = [
     ("output is logged as it comes and the exit code is kept", || Box::pin(output_and_exit_code())),
     ("a long line is split and a last line without end is logged", || Box::pin(long_lines())),
     ("a program that cannot start says why", || Box::pin(start_errors())),
@@ -20,6 +20,10 @@ pub(crate) const TESTS: [Test; 13] = [
     ("a flood of output is rotated", || Box::pin(flood())),
     ("a log that was moved away is opened again", || Box::pin(reopening())),
     ("commands are executed with the container's environment", || Box::pin(executing())),
+    ("a command gets variables of whoever asks besides the container's", || {
+        Box::pin(variables_of_the_asker())
+    }),
+    ("a sandbox that is stopped from outside gives its containers a last moment", || Box::pin(last_moment())),
     ("a command that takes too long is killed", || Box::pin(executing_too_long())),
     ("the daemon is killed and the next one adopts what runs", || Box::pin(adoption())),
     ("a container that ends while no daemon lives is reported", || Box::pin(end_without_daemon())),
@@ -246,6 +250,61 @@ async fn end_without_daemon() {
     let status = node.status(&id).await;
     assert_eq!((status.state(), status.exit_code), (ContainerState::ContainerExited, 9));
     assert_eq!(texts(&read_log(Path::new(&log))), ["up", "last"]);
+    node.end().await;
+}
+
+async fn variables_of_the_asker() {
+    let mut node = Node::start().await;
+    let sandbox = node.sandbox(node.pod("asked", true)).await;
+    let mut config = script("exec sleep 1000");
+    config.envs = crate::node::variables(&[("OWN", "the container's")]);
+    let id = node.launch(&sandbox, config).await;
+    let answer = node
+        .runtime
+        .exec_sync(cri::v1::ExecSyncRequest {
+            container_id: id,
+            cmd: ["/bin/sh", "-c", "echo $OWN; echo $HOOK_NAME"].map(str::to_owned).to_vec(),
+            coracle_environment: crate::node::variables(&[("HOOK_NAME", "postStart"), ("OWN", "another")]),
+            ..cri::v1::ExecSyncRequest::default()
+        })
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(String::from_utf8_lossy(&answer.stdout), "the container's\npostStart\n");
+    node.end().await;
+}
+
+/// Whoever manages the containers sees that the sandbox goes, and can still use it.
+async fn last_moment() {
+    let mut node = Node::start().await;
+    let sandbox = node.sandbox(node.pod("leaving", true)).await;
+    let id =
+        node.launch(&sandbox, script("trap 'exit 7' TERM; echo up; while true; do sleep 0.02; done")).await;
+    node.logged(&id, "up").await;
+    let mut runtime = node.runtime.clone();
+    let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.clone() };
+    let manage = async {
+        loop {
+            let list =
+                node.runtime.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap().into_inner();
+            if list.items[0].state() == PodSandboxState::SandboxNotready {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let answer = node.exec_in(&id, &["/bin/sh", "-c", "echo bye"], 0).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer.stdout), "bye\n");
+        node.stop(&id, 10).await;
+        assert_eq!(node.ended(&id).await.exit_code, 7, "it ended in order");
+    };
+    let (stopped, ()) = tokio::join!(runtime.stop_pod_sandbox(request), manage);
+    stopped.unwrap();
+    // One that nobody ends is killed.
+    let stubborn = node.sandbox(node.pod("stubborn", true)).await;
+    let id = node.launch(&stubborn, script("trap '' TERM; echo up; while true; do sleep 0.02; done")).await;
+    node.logged(&id, "up").await;
+    node.runtime.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: stubborn }).await.unwrap();
+    assert_eq!(node.ended(&id).await.exit_code, 137);
     node.end().await;
 }
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Defaulting;
+use super::clean::clean;
 
 /// How many fields of one object are tried. An object with more keeps what is left.
 const MOST_TRIED: usize = 2_000;
@@ -12,13 +13,19 @@ const TELLING: [&str; 2] = ["replicas", "image"];
 
 /// Removes every field that the API server would fill in again.
 pub(super) fn remove_defaults(object: &mut Value, defaulting: Defaulting<'_>) {
-    let Some(complete) = defaulting(object) else { return };
+    // What a cluster adds by itself, such as volumes with random names, is no default.
+    let completed = |object: &Value| {
+        let mut complete = defaulting(object)?;
+        clean(&mut complete);
+        Some(complete)
+    };
+    let Some(complete) = completed(object) else { return };
     let mut paths = Vec::new();
     collect(object, &mut String::new(), &mut paths);
     for (parent, key) in paths.into_iter().take(MOST_TRIED) {
         let Some(map) = object.pointer_mut(&parent).and_then(Value::as_object_mut) else { continue };
         let Some(removed) = map.remove(&key) else { continue };
-        if defaulting(object).as_ref() != Some(&complete)
+        if completed(object).as_ref() != Some(&complete)
             && let Some(map) = object.pointer_mut(&parent).and_then(Value::as_object_mut)
         {
             map.insert(key, removed);

@@ -1,0 +1,430 @@
+//! Hooks in real containers: delivered at least once, with reason and environment, readable, bounded, from inside the pod.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use e2e::{Node, Place, Said, finish, left_behind};
+
+use super::node::with_kubectl;
+
+/// A pod of one container, with fields of the container and of the pod, and a directory of the machine at `/out`.
+struct Pod<'a> {
+    name: &'a str,
+    annotations: &'a str,
+    script: &'a str,
+    container: &'a str,
+    spec: &'a str,
+}
+
+/// A program that fails when it is stopped.
+const FAILING: &str = "trap 'exit 1' TERM; while true; do sleep 0.05; done";
+
+impl Default for Pod<'_> {
+    fn default() -> Self {
+        Self {
+            name: "p",
+            annotations: "",
+            script: "trap 'exit 0' TERM; while true; do sleep 0.05; done",
+            container: "",
+            spec: "",
+        }
+    }
+}
+
+impl Pod<'_> {
+    fn manifest(&self, out: &std::path::Path) -> String {
+        let Self { name, annotations, script, container, spec } = self;
+        format!(
+            r#"apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  annotations:
+    made-by: the-tests
+{annotations}
+spec:
+  terminationGracePeriodSeconds: 8
+{spec}
+  volumes:
+  - {{name: out, hostPath: {{path: {out}, type: Directory}}}}
+  containers:
+  - name: c
+    image: coracle.dev/host
+    command: [/bin/sh, -c, {script:?}]
+    volumeMounts: [{{name: out, mountPath: /out}}]
+{container}
+"#,
+            out = out.display()
+        )
+    }
+}
+
+/// A node, and a directory that its pods write to.
+struct World {
+    node: Node,
+    place: Place,
+    out: PathBuf,
+}
+
+impl World {
+    fn new(arguments: &[&str]) -> Self {
+        let place = Place::new();
+        let out = place.data().parent().expect("a parent").join("out");
+        std::fs::create_dir(&out).expect("made");
+        Self { node: Node::up(&place, arguments), place, out }
+    }
+
+    fn create(&self, pod: &Pod<'_>) {
+        self.node.kubectl_ok(&["create", "-f", "-"], &pod.manifest(&self.out));
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.out.join(name)).unwrap_or_default()
+    }
+
+    /// Waits until the file in the pods' directory is as wanted.
+    fn wait_for_text(&self, name: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let deadline = std::time::Instant::now() + e2e::PATIENCE;
+        loop {
+            let text = self.text(name);
+            if wanted(&text) {
+                return text;
+            }
+            assert!(
+                std::time::Instant::now() < deadline,
+                "{name} is {text:?}\n{}\n--- node\n{}",
+                self.node.kubectl(&["describe", "pods"], "").stdout,
+                self.node.log()
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    fn events(&self, reason: &str) -> String {
+        let selector = format!("reason={reason}");
+        let path = "jsonpath={range .items[*]}{.involvedObject.name}: {.message}{\"\\n\"}{end}";
+        self.node
+            .wait_for(&["get", "events", "--field-selector", &selector, "-o", path], |out| !out.is_empty())
+    }
+
+    fn phase(&self, name: &str, phase: &str) {
+        self.node.wait_for(&["get", "pod", name, "-o", "jsonpath={.status.phase}"], |out| out == phase);
+    }
+
+    fn logs(&self, arguments: &[&str]) -> Said {
+        let mut all = vec!["logs"];
+        all.extend(arguments);
+        let mut command: Command = self.place.coracle(&all);
+        finish(command.env("KUBECONFIG", &self.node.kubeconfig), "")
+    }
+
+    fn delete(&self, name: &str) {
+        self.node.kubectl_ok(&["delete", "pod", name], "");
+    }
+
+    /// The daemon is killed and started again.
+    fn crash(&mut self) {
+        self.node.kill();
+        self.node = Node::up(&self.place, &[]);
+    }
+}
+
+#[test]
+fn hooks_see_the_containers_environment_and_their_output_has_a_log_of_its_own() {
+    if !with_kubectl("hooks_see_the_containers_environment_and_their_output_has_a_log_of_its_own") {
+        return;
+    }
+    let world = World::new(&[]);
+    let secret =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter22hunter22}\n";
+    world.node.kubectl_ok(&["create", "-f", "-"], secret);
+    world.create(&Pod {
+        annotations: "    hooks.coracle.dev/expand: \"true\"\n    hooks.coracle.dev/parameters: \"true\"",
+        container: r#"
+    env:
+    - {name: GREETING, value: hello}
+    - {name: HOOK_NAME, value: mine}
+    - name: PASSWORD
+      valueFrom: {secretKeyRef: {name: s, key: password}}
+    lifecycle:
+      postStart:
+        exec: {command: [/bin/sh, -c, 'echo "$GREETING $HOOK_NAME $HOOK_ATTEMPT $0"; printf "%s\033[2J\n" $PASSWORD; echo oops >&2', "$(GREETING) $(NOBODY)"]}
+      preStop:
+        exec: {command: [/bin/sh, -c, 'echo "$HOOK_REASON $0" >> /out/stops']}"#,
+        ..Pod::default()
+    });
+    world.phase("p", "Running");
+    let said = world.logs(&["pod/p", "--hook", "postStart"]);
+    assert_eq!(said.status, 0, "{}", said.all());
+    for line in ["[postStart hook, attempt 1]", "hello mine 1 hello $(NOBODY)", "****\\u{1b}[2J", "oops"] {
+        assert!(said.lines().contains(&line), "{line}: {}", said.all());
+    }
+    assert!(said.stdout.contains("postStart hook succeeded: exit status 0 after"), "{}", said.all());
+    let by_kubectl =
+        world.node.kubectl_ok(&["get", "--raw", "/api/v1/namespaces/default/pods/p/log?hook=postStart"], "");
+    assert_eq!(by_kubectl, said.stdout);
+    let followed = world.logs(&["pod/p", "-c", "c", "--hook", "postStart", "-f", "--tail", "1"]);
+    assert!(followed.stdout.starts_with("[postStart hook succeeded"), "{}", followed.all());
+    let own = world.logs(&["pod/p", "-c", "c"]);
+    assert_eq!((own.status, own.stdout.as_str()), (0, ""), "{}", own.all());
+    let none = world.logs(&["pod/p", "--hook", "preStop"]);
+    assert!(none.status == 1 && none.stderr.contains("no preStop hook"), "{}", none.all());
+    let event = world.events("HookFinished");
+    assert!(event.contains("coracle logs pod/p -n default -c c --hook postStart"), "{event}");
+    world.delete("p");
+    assert_eq!(world.text("stops"), "Delete --reason=Delete\n");
+    let events = world.node.kubectl_ok(&["get", "events", "-o", "yaml"], "");
+    for text in [&events, &world.node.log()] {
+        assert!(!text.contains("hunter22") && !text.contains("oops"), "{text}");
+    }
+}
+
+#[test]
+fn a_post_start_hook_that_kill_9_cut_off_is_delivered_again_and_says_attempt_2() {
+    if !with_kubectl("a_post_start_hook_that_kill_9_cut_off_is_delivered_again_and_says_attempt_2") {
+        return;
+    }
+    let mut world = World::new(&[]);
+    world.create(&Pod {
+        script: "echo started >> /out/starts; trap 'exit 0' TERM; while true; do sleep 0.05; done",
+        container: r#"
+    lifecycle:
+      postStart:
+        exec: {command: [/bin/sh, -c, 'echo $HOOK_ATTEMPT >> /out/attempts; [ $HOOK_ATTEMPT = 2 ] || sleep 1000']}"#,
+        ..Pod::default()
+    });
+    world.wait_for_text("attempts", |text| text == "1\n");
+    world.node.wait_for(
+        &["get", "pod", "p", "-o", "jsonpath={.status.containerStatuses[0].state.waiting.message}"],
+        |out| out.starts_with("running postStart hook for"),
+    );
+    world.crash();
+    world.phase("p", "Running");
+    assert_eq!(world.text("attempts"), "1\n2\n");
+    assert_eq!(world.text("starts"), "started\n", "the container was not started again");
+    let event = world.events("HookFinished");
+    assert!(event.contains("attempt 2"), "{event}");
+    let log = world.logs(&["pod/p", "--hook", "postStart"]).stdout;
+    assert!(
+        log.contains("[postStart hook, attempt 1]") && log.contains("[postStart hook, attempt 2]"),
+        "{log}"
+    );
+    world.crash();
+    world.phase("p", "Running");
+    world.delete("p");
+    assert_eq!(world.text("attempts"), "1\n2\n", "what ended is not delivered again");
+}
+
+#[test]
+fn a_pre_stop_hook_that_kill_9_cut_off_is_delivered_again() {
+    if !with_kubectl("a_pre_stop_hook_that_kill_9_cut_off_is_delivered_again") {
+        return;
+    }
+    let mut world = World::new(&[]);
+    world.create(&Pod {
+        container: r#"
+    lifecycle:
+      preStop:
+        exec: {command: [/bin/sh, -c, 'echo $HOOK_ATTEMPT $HOOK_REASON >> /out/stops; [ $HOOK_ATTEMPT = 2 ] || sleep 1000']}"#,
+        script: "trap 'echo signal >> /out/stops; exit 0' TERM; while true; do sleep 0.05; done",
+        ..Pod::default()
+    });
+    world.phase("p", "Running");
+    world.node.kubectl_ok(&["delete", "pod", "p", "--wait=false", "--grace-period=60"], "");
+    world.wait_for_text("stops", |text| text == "1 Delete\n");
+    world.crash();
+    world.node.wait_for(&["get", "pods", "-o", "name"], str::is_empty);
+    assert_eq!(world.text("stops"), "1 Delete\n2 Delete\nsignal\n");
+}
+
+#[test]
+fn a_container_that_fails_its_health_check_hears_why_it_is_stopped() {
+    if !with_kubectl("a_container_that_fails_its_health_check_hears_why_it_is_stopped") {
+        return;
+    }
+    let world = World::new(&[]);
+    world.create(&Pod {
+        annotations: "    hooks.coracle.dev/parameters: \"true\"",
+        container: r#"
+    livenessProbe:
+      exec: {command: [/bin/sh, -c, "[ ! -e /tmp/ill ]"]}
+      periodSeconds: 1
+      failureThreshold: 1
+    lifecycle:
+      postStart:
+        exec: {command: [/bin/sh, -c, '[ -e /out/stops ] || touch /tmp/ill']}
+      preStop:
+        exec: {command: [/bin/sh, -c, 'echo $HOOK_REASON $0 >> /out/stops']}"#,
+        ..Pod::default()
+    });
+    world.wait_for_text("stops", |text| text == "Health --reason=Health\n");
+    let count = "jsonpath={.status.containerStatuses[0].restartCount}{.status.containerStatuses[0].ready}";
+    world.node.wait_for(&["get", "pod", "p", "-o", count], |out| out == "1true");
+    world.delete("p");
+    assert_eq!(world.text("stops"), "Health --reason=Health\nDelete --reason=Delete\n");
+}
+
+#[test]
+fn after_a_restart_post_restart_comes_before_post_start() {
+    if !with_kubectl("after_a_restart_post_restart_comes_before_post_start") {
+        return;
+    }
+    let world = World::new(&[]);
+    world.create(&Pod {
+        annotations: r#"    hooks.coracle.dev/handlers: '{"c": {"postRestart": {"exec": {"command": ["/bin/sh", "-c", "echo $HOOK_NAME >> /out/hooks"]}}}}'"#,
+        script: "trap 'exit 0' TERM; while [ ! -e /out/fail ]; do sleep 0.05; done; rm /out/fail; exit 3",
+        container: r#"
+    lifecycle:
+      postStart:
+        exec: {command: [/bin/sh, -c, 'echo $HOOK_NAME >> /out/hooks']}"#,
+        ..Pod::default()
+    });
+    world.wait_for_text("hooks", |text| text == "postStart\n");
+    std::fs::write(world.out.join("fail"), "").expect("written");
+    world.wait_for_text("hooks", |text| text == "postStart\npostRestart\npostStart\n");
+    world.delete("p");
+}
+
+#[test]
+fn a_pre_start_hook_reaches_the_pod_itself_and_its_failure_keeps_the_container_from_being_created() {
+    if !with_kubectl(
+        "a_pre_start_hook_reaches_the_pod_itself_and_its_failure_keeps_the_container_from_being_created",
+    ) {
+        return;
+    }
+    let world = World::new(&[]);
+    let handler = r#"    hooks.coracle.dev/handlers: '{"c": {"preStart": {"httpGet": {"host": "127.0.0.1", "port": 8080, "path": "/soon"}}}}'"#;
+    world.create(&Pod {
+        annotations: handler,
+        script: "echo created >> /out/starts; trap 'exit 0' TERM; while true; do sleep 0.05; done",
+        ..Pod::default()
+    });
+    world.node.wait_for(
+        &["get", "pod", "p", "-o", "jsonpath={.status.containerStatuses[0].state.waiting}"],
+        |out| out.contains("PreStartHookError") && out.contains("connection refused"),
+    );
+    let event = world.events("FailedPreStartHook");
+    assert!(
+        event.contains("PreStartHook failed: dial tcp 127.0.0.1:8080: connect: connection refused"),
+        "{event}"
+    );
+    assert_eq!(world.text("starts"), "", "the container was not created");
+    world.delete("p");
+    // With a server in the pod it succeeds; the server is on the pod's own loopback.
+    world.create(&Pod {
+        name: "q",
+        annotations: handler,
+        spec: r#"  initContainers:
+  - name: server
+    image: coracle.dev/host
+    restartPolicy: Always
+    command: [busybox, httpd, -f, -p, "127.0.0.1:8080", -h, /tmp]
+    startupProbe:
+      exec: {command: [/bin/sh, -c, "grep -q 0100007F:1F90 /proc/net/tcp"]}
+      periodSeconds: 1"#,
+        script: "echo created >> /out/starts; trap 'exit 0' TERM; while true; do sleep 0.05; done",
+        ..Pod::default()
+    });
+    world.wait_for_text("starts", |text| text == "created\n");
+    let log = world.logs(&["pod/q", "-c", "c", "--hook", "preStart"]);
+    assert!(log.stdout.contains("preStart hook succeeded: HTTP status 404"), "{}", log.all());
+    world.delete("q");
+    // What can be no such hook is refused in words.
+    let exec = r#"    hooks.coracle.dev/handlers: '{"c": {"preStart": {"exec": {"command": ["true"]}}}}'"#;
+    let refused = Pod { name: "r", annotations: exec, ..Pod::default() };
+    let said = world.node.kubectl(&["create", "-f", "-"], &refused.manifest(&world.out));
+    let words = "metadata.annotations[hooks.coracle.dev/handlers][c].preStart.exec: Forbidden: exec is incompatible with preStart";
+    assert!(said.status == 1 && said.stderr.contains(words), "{}", said.all());
+}
+
+#[test]
+fn by_the_documents_contract_only_the_output_ok_is_a_success() {
+    if !with_kubectl("by_the_documents_contract_only_the_output_ok_is_a_success") {
+        return;
+    }
+    let world = World::new(&[]);
+    for (name, script, phase) in [("good", "echo ok; exit 3", "Running"), ("bad", "echo fine", "Failed")] {
+        let hook = format!(
+            "\n    lifecycle:\n      postStart:\n        exec: {{command: [/bin/sh, -c, {script:?}]}}"
+        );
+        world.create(&Pod {
+            name,
+            annotations: "    hooks.coracle.dev/contract: document",
+            spec: "  restartPolicy: Never",
+            container: &hook,
+            script: FAILING,
+        });
+        world.phase(name, phase);
+    }
+    let event = world.events("FailedPostStartHook");
+    assert!(
+        event.starts_with("bad: PostStartHook failed: exit status 0, standard output is not \"ok\""),
+        "{event}"
+    );
+}
+
+#[test]
+fn an_endless_hook_is_told_and_its_pod_can_be_deleted_with_all_that_the_hook_left() {
+    if !with_kubectl("an_endless_hook_is_told_and_its_pod_can_be_deleted_with_all_that_the_hook_left") {
+        return;
+    }
+    let world = World::new(&[]);
+    world.create(&Pod {
+        container: r#"
+    lifecycle:
+      postStart:
+        exec: {command: [/bin/sh, -c, "setsid sleep 98761 > /dev/null 2>&1 & touch /out/left; sleep 98762"]}"#,
+        ..Pod::default()
+    });
+    world.wait_for_text("left", str::is_empty);
+    let running = world.events("HookRunning");
+    assert!(running.contains("postStart hook has been running for 10 s, attempt 1"), "{running}");
+    world.node.wait_for(
+        &["get", "pod", "p", "-o", "jsonpath={.status.containerStatuses[0].state.waiting.message}"],
+        |out| out.starts_with("running postStart hook for 1"),
+    );
+    let began = std::time::Instant::now();
+    world.delete("p");
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    let left: Vec<String> = std::fs::read_dir("/proc")
+        .expect("/proc")
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok())
+        .filter(|command| command.contains("98761") || command.contains("98762"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new(), "what a hook leaves behind ends with its container");
+    let mark = world
+        .place
+        .data()
+        .parent()
+        .expect("a parent")
+        .file_name()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned();
+    assert!(!left_behind(&mark).iter().any(|each| each.contains("coracle shim")));
+}
+
+#[test]
+fn hooks_reach_only_what_they_may() {
+    if !with_kubectl("hooks_reach_only_what_they_may") {
+        return;
+    }
+    let world = World::new(&["--hook-hosts", "pod"]);
+    for (name, host) in [("near", "169.254.169.254"), ("far", "192.0.2.1")] {
+        let hook = format!(
+            "\n    lifecycle:\n      postStart:\n        httpGet: {{host: {host}, port: 80, path: /latest}}"
+        );
+        let spec = "  restartPolicy: Never";
+        let pod = Pod { name, spec, container: &hook, script: FAILING, ..Pod::default() };
+        world.create(&pod);
+        world.phase(name, "Failed");
+    }
+    let selector = ["get", "events", "--field-selector", "reason=HostRefused", "-o"];
+    let mut arguments = selector.to_vec();
+    arguments.push("jsonpath={range .items[*]}{.message}{\"\\n\"}{end}");
+    world.node.wait_for(&arguments, |out| {
+        out.contains("169.254.169.254 is the link-local address")
+            && out.contains("192.0.2.1 is not the pod itself")
+    });
+}
