@@ -20,6 +20,8 @@ mod explain;
 mod file_key;
 #[path = "e2e/hooks.rs"]
 mod hooks;
+#[path = "e2e/machine.rs"]
+mod machine;
 #[path = "e2e/node.rs"]
 mod node;
 #[path = "e2e/output.rs"]

@@ -76,7 +76,10 @@ impl Attempt<'_> {
         };
         match handlers::exec(self.agent, self.target, command, self.time()).await {
             Ok(outcome) if outcome.exit_code == 0 => ProbeOutcome::Success,
-            Ok(outcome) => ProbeOutcome::Failure(beginning(outcome.stdout + &outcome.stderr)),
+            Ok(outcome) => {
+                let output = outcome.stdout + &outcome.stderr;
+                ProbeOutcome::Failure(beginning(command_failure(output, outcome.exit_code)))
+            }
             Err(error @ HandlerError::TimedOut { .. }) => ProbeOutcome::Failure(error.to_string()),
             Err(error) => ProbeOutcome::Unknown(error.to_string()),
         }
@@ -152,9 +155,23 @@ fn beginning(mut output: String) -> String {
     output
 }
 
+/// What a failed command says of itself; one that says nothing is told by its exit status.
+fn command_failure(output: String, exit_code: i32) -> String {
+    if output.trim().is_empty() {
+        return format!("the command said nothing and ended with status {exit_code}");
+    }
+    output
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{OUTPUT, ProbeOutcome, beginning, judge};
+    use super::{OUTPUT, ProbeOutcome, beginning, command_failure, judge};
+
+    #[test]
+    fn a_probe_whose_command_says_nothing_is_told_by_its_exit_status() {
+        assert_eq!(command_failure("cat: no such file\n".to_owned(), 1), "cat: no such file\n");
+        assert_eq!(command_failure("\n".to_owned(), 3), "the command said nothing and ended with status 3");
+    }
 
     #[test]
     fn answers_by_http_are_judged_by_their_status() {

@@ -387,6 +387,27 @@ fn the_deadline_of_an_active_pod_stops_it_for_good() {
 }
 
 #[test]
+fn a_wall_clock_that_jumps_moves_no_deadline_and_shortens_no_grace() {
+    for jump in [-86_400_i64, 86_400, 31_536_000] {
+        let mut world =
+            World::with_sandbox(json!({"activeDeadlineSeconds": 50, "containers": [container("a")]}));
+        let leap = |world: &mut World| {
+            world.now.wall = jiff::Timestamp::from_second(world.now.wall.as_second() + jump).expect("a time");
+        };
+        world.start("a");
+        let wake_at = world.plan().wake_at;
+        leap(&mut world);
+        assert_eq!(world.plan().wake_at, wake_at, "jump of {jump} s");
+        assert_eq!(world.words(), Vec::<String>::new(), "jump of {jump} s: nothing is due");
+        let now = world.now;
+        world.memory.order_stop(StopCause::Delete, 20, now);
+        leap(&mut world);
+        world.pass(5);
+        assert_eq!(world.words(), ["stop a-0 in 15"], "jump of {jump} s");
+    }
+}
+
+#[test]
 fn a_pod_whose_containers_have_all_ended_stops_its_sidecars_and_its_sandbox() {
     let mut world = World::with_sandbox(json!({
         "restartPolicy": "OnFailure",
