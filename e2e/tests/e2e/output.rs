@@ -203,3 +203,28 @@ spec:
     let said = finish(&mut place.coracle(&["kubeconfig", "--data-dir", "a"]), "");
     assert!(said.stderr.contains("no node has been started on this data directory"), "{}", said.all());
 }
+
+#[test]
+fn a_failed_post_start_hook_is_told_after_the_start_that_it_follows() {
+    if !privileged("a_failed_post_start_hook_is_told_after_the_start_that_it_follows") {
+        return;
+    }
+    let manifest = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: test
+    image: coracle.dev/host
+    command: ["/bin/sh", "-c", "exec sleep 100000"]
+    lifecycle: {postStart: {exec: {command: ["/bin/sh", "-c", "exit 3"]}}}
+"#;
+    let said = Place::new().run(manifest, &[]);
+    let place_of = |text: &str| said.stderr.find(text).unwrap_or_else(|| panic!("no {text} in {}", said.all()));
+    let order =
+        [place_of("container test started"), place_of("FailedPostStartHook"), place_of("container test ended")];
+    assert!(order.is_sorted(), "{}", said.all());
+}
