@@ -223,8 +223,12 @@ spec:
     lifecycle: {postStart: {exec: {command: ["/bin/sh", "-c", "exit 3"]}}}
 "#;
     let said = Place::new().run(manifest, &[]);
-    let place_of = |text: &str| said.stderr.find(text).unwrap_or_else(|| panic!("no {text} in {}", said.all()));
-    let order =
-        [place_of("container test started"), place_of("FailedPostStartHook"), place_of("container test ended")];
+    let place_of =
+        |text: &str| said.stderr.find(text).unwrap_or_else(|| panic!("no {text} in {}", said.all()));
+    let order = [
+        place_of("container test started"),
+        place_of("FailedPostStartHook"),
+        place_of("container test ended"),
+    ];
     assert!(order.is_sorted(), "{}", said.all());
 }

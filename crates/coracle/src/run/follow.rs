@@ -33,7 +33,7 @@ pub(crate) struct PodKey {
 const LOG_END: Duration = Duration::from_secs(5);
 
 /// How long an event that only follows a start waits for that start to be told.
-const HELD: Duration = Duration::from_millis(500);
+const HELD: Duration = Duration::from_secs(2);
 
 /// Reasons of events that are written before the status that shows the start which they follow.
 const AFTER_START: [&str; 1] = ["FailedPostStartHook"];

@@ -23,6 +23,9 @@ const HOPELESS: [&str; 11] = [
 /// Terminated reasons that mean that the process never ran.
 const NEVER_RAN: [&str; 2] = ["StartError", "ContainerCannotRun"];
 
+/// Waiting reasons of a container that did start: what follows the start went wrong.
+const AFTER_START: [&str; 1] = ["PostStartHookError"];
+
 /// Where a pod stands, as far as `coracle run` cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -234,6 +237,9 @@ impl Told {
                 let reason = waiting.reason.clone().unwrap_or_default();
                 let message = waiting.message.clone().unwrap_or_default();
                 let ordinary = matches!(reason.as_str(), "" | "ContainerCreating" | "PodInitializing");
+                if AFTER_START.contains(&reason.as_str()) {
+                    self.tell_start(name, each.restart_count, changes);
+                }
                 let seen = self.waits.get(name).is_some_and(|told| told.0 == reason && told.1 == message);
                 if !ordinary && !seen {
                     self.waits.insert(name.clone(), (reason.clone(), message.clone()));
@@ -340,6 +346,17 @@ mod tests {
             ]
         );
         assert_eq!(told.changes(&ended), [], "each change is told once");
+    }
+
+    #[test]
+    fn a_container_whose_hook_failed_was_started() {
+        let waits = pod(serde_json::json!({"phase": "Pending", "containerStatuses": [
+            {"name": "a", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+             "state": {"waiting": {"reason": "PostStartHookError", "message": "it failed"}}},
+        ]}));
+        let changes = Told::default().changes(&waits);
+        assert_eq!(changes[0], ContainerChange::Started { container: "a".into(), restarts: 0 });
+        assert!(matches!(changes[1], ContainerChange::Waits { .. }));
     }
 
     #[test]
