@@ -1,6 +1,8 @@
 //! What a pod says of its hooks: handlers in the specification and in annotations, their contract, parameters, timeouts.
 //! What cannot be read counts as absent; admission refuses it before.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LifecycleHandler, Pod};
@@ -55,8 +57,25 @@ fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
 
 /// What stands in a JSON annotation for one hook of one container.
 fn entry(pod: &Pod, name: &str, container: &str, hook: HookKind) -> Option<serde_json::Value> {
-    let mut all: serde_json::Value = serde_json::from_str(annotation(pod, name)?).ok()?;
-    all.get_mut(container)?.get_mut(hook.as_str()).map(serde_json::Value::take)
+    let all = parsed(annotation(pod, name)?)?;
+    all.get(container)?.get(hook.as_str()).cloned()
+}
+
+/// An annotation as JSON. The last one is remembered: a plan asks for each container and hook of its pod, and the text is
+/// as long as the pod's author likes.
+fn parsed(text: &str) -> Option<Rc<serde_json::Value>> {
+    type Last = Option<(String, Option<Rc<serde_json::Value>>)>;
+    thread_local! {
+        static LAST: RefCell<Last> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| match last {
+        Some((known, value)) if known == text => value.clone(),
+        Some(_) | None => {
+            let value = serde_json::from_str(text).ok().map(Rc::new);
+            *last = Some((text.to_owned(), value.clone()));
+            value
+        }
+    })
 }
 
 /// The handler of a container's hook, if it has one.

@@ -20,9 +20,6 @@ use crate::instance::{Instance, latest_instance};
 use crate::memory::{PodMemory, StopCause};
 use crate::plan::{KillReason, PodView};
 
-/// Shortest time for a preStop hook that was never delivered before the grace was over.
-const LATE_HOOK_SECONDS: i64 = 2;
-
 /// Which hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum HookKind {
@@ -199,13 +196,6 @@ impl PodMemory {
                 began: now.boot,
                 outcome: None,
             }),
-        }
-    }
-
-    /// Notes that the stop of a container waits for its hook. One that was never delivered gets a moment, however late it is.
-    pub fn note_hook_of_stop(&mut self, id: &str, now: Now) {
-        if let Some(intent) = self.stopping.get_mut(id) {
-            intent.deadline = intent.deadline.max(now.boot.plus_seconds(LATE_HOOK_SECONDS));
         }
     }
 

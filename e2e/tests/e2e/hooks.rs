@@ -428,3 +428,101 @@ fn hooks_reach_only_what_they_may() {
             && out.contains("192.0.2.1 is not the pod itself")
     });
 }
+
+/// A part of Coracle that runs alone, ended when dropped.
+struct Part(std::process::Child);
+
+impl Part {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let null = std::process::Stdio::null;
+        let child = place.coracle(arguments).stdin(null()).stdout(null()).stderr(null()).spawn();
+        Self(child.expect("it starts"))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks the runtime for its sandboxes, and to stop them all, as `crictl` does.
+fn sandboxes(socket: &std::path::Path, stop: bool) -> usize {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let Ok((mut client, _)) = cri::connect(socket).await else { return 0 };
+        let Ok(list) = client.list_pod_sandbox(cri::v1::ListPodSandboxRequest::default()).await else {
+            return 0;
+        };
+        let items = list.into_inner().items;
+        for sandbox in &items {
+            if stop {
+                let request = cri::v1::StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
+                client.stop_pod_sandbox(request).await.expect("stopped");
+            }
+        }
+        items.len()
+    })
+}
+
+#[test]
+fn a_container_whose_sandbox_is_stopped_hears_dependency_and_starts_again() {
+    if !e2e::privileged("a_container_whose_sandbox_is_stopped_hears_dependency_and_starts_again") {
+        return;
+    }
+    let place = Place::new();
+    let top = place.data().parent().expect("a parent").to_owned();
+    let (out, pods, socket) = (top.join("out"), top.join("pods"), top.join("cri.sock"));
+    std::fs::create_dir(&out).expect("made");
+    std::fs::create_dir(&pods).expect("made");
+    let endpoint = format!("unix://{}", socket.display());
+    let text = |path: &std::path::Path| path.to_str().expect("text").to_owned();
+    let (data, pods_dir) = (text(&place.data()), text(&pods));
+    let cri = Part::start(&place, &["cri", "--allow-host-image", "--listen", &endpoint, "--data-dir", &data]);
+    let wait = |what: &str, wanted: &dyn Fn() -> bool| {
+        let deadline = std::time::Instant::now() + e2e::PATIENCE;
+        while !wanted() {
+            assert!(std::time::Instant::now() < deadline, "it did not happen: {what}");
+            std::thread::yield_now();
+        }
+    };
+    wait("the runtime serves", &|| socket.exists());
+    let agent_data = text(&top.join("agent"));
+    let agent = Part::start(
+        &place,
+        &[
+            "kubelet",
+            "--node-name",
+            "alone",
+            "--pod-manifest-path",
+            &pods_dir,
+            "--data-dir",
+            &agent_data,
+            "--container-runtime-endpoint",
+            &endpoint,
+        ],
+    );
+    let pod = Pod {
+        script: "echo started >> /out/starts; trap 'exit 0' TERM; while true; do sleep 0.05; done",
+        container: r#"
+    imagePullPolicy: IfNotPresent
+    lifecycle:
+      preStop:
+        exec: {command: [/bin/sh, -c, 'echo $HOOK_REASON >> /out/stops']}"#,
+        ..Pod::default()
+    };
+    std::fs::write(pods.join("p.yaml"), pod.manifest(&out)).expect("written");
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap_or_default();
+    wait("the pod runs", &|| read("starts") == "started\n");
+    assert_eq!(sandboxes(&socket, true), 1);
+    wait("the hook hears why", &|| read("stops") == "Dependency\n");
+    wait("it starts again in a new sandbox", &|| read("starts") == "started\nstarted\n");
+    std::fs::remove_file(pods.join("p.yaml")).expect("removed");
+    wait("the pod is gone", &|| sandboxes(&socket, false) == 0);
+    assert_eq!(read("stops"), "Dependency\nDelete\n");
+    drop(agent);
+    drop(cri);
+    let mark = top.file_name().expect("a name").to_string_lossy().into_owned();
+    assert_eq!(left_behind(&mark), std::collections::BTreeSet::new());
+}

@@ -62,7 +62,6 @@ impl PodWorker {
         let now = clock::now();
         let reason = match (key.kind, id) {
             (HookKind::PreStop, Some(id)) => {
-                self.memory.note_hook_of_stop(id, now);
                 Some(self.memory.stopping.get(id).map(|intent| intent.reason).unwrap_or_default())
             }
             (HookKind::PreStart | HookKind::PostRestart | HookKind::PostStart | HookKind::PreStop, _) => None,

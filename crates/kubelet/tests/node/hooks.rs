@@ -319,3 +319,58 @@ async fn by_the_documents_contract_health_checks_pause_while_a_hook_runs() {
     cluster.runtime.release_exec("bye");
     cluster.gone("p").await;
 }
+
+/// A server that answers with this head, and then with bytes without end.
+async fn serve_endlessly(head: String) -> u16 {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let head = head.clone();
+            tokio::spawn(async move {
+                let mut request = vec![0; 4096];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(head.as_bytes()).await;
+                while stream.write_all(&[b'x'; 1024]).await.is_ok() {}
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_never_ends_holds_up_nobody_and_an_endless_head_is_refused() {
+    let cluster = Cluster::new().await;
+    let body = serve_endlessly("HTTP/1.1 200 OK\r\n\r\n".to_owned()).await;
+    let head = serve_endlessly("HTTP/1.1 200 OK\r\nx-long: ".to_owned()).await;
+    for (name, port, phase) in [("body", body, "Running"), ("head", head, "Failed")] {
+        let hooks = json!({"lifecycle": {"postStart": {"httpGet": {"path": "/", "port": port}}}});
+        let spec = json!({"restartPolicy": "Never", "hostNetwork": true,
+            "containers": [container_with("a", &["run"], hooks)]});
+        cluster.create_pod(name, spec).await;
+        cluster.phase(name, phase).await;
+    }
+    let (_, text) = cluster.http("/containerLogs/default/body/a?hook=postStart").await;
+    assert!(text.len() < 12 * 1024 && text.contains("HTTP status 200"), "{} bytes", text.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redirects_are_followed_within_the_host_ten_times_and_not_to_another() {
+    let cluster = Cluster::new().await;
+    let (again, asked) = serve("HTTP/1.1 302 Found\r\nlocation: /again\r\ncontent-length: 0\r\n\r\n").await;
+    let away = "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n";
+    let (away, _) = serve(away).await;
+    for (name, port, phase, told) in [
+        ("again", again, "Failed", "PostStartHook failed: stopped after 10 redirects"),
+        ("away", away, "Running", "postStart hook finished: HTTP status 302"),
+    ] {
+        let hooks = json!({"lifecycle": {"postStart": {"httpGet": {"path": "/", "port": port}}}});
+        let spec = json!({"restartPolicy": "Never", "hostNetwork": true,
+            "containers": [container_with("a", &["run"], hooks)]});
+        cluster.create_pod(name, spec).await;
+        cluster.phase(name, phase).await;
+        cluster.event(told).await;
+    }
+    assert_eq!(asked.lock().expect("not poisoned").len(), 11, "the first and ten redirects");
+}

@@ -119,13 +119,18 @@ pub(super) fn stop_step(view: &PodView<'_>, stop: Stop<'_>, plan: &mut Plan) {
     if intent.with_hook && has_hook {
         let key = HookKey { container: name.clone(), attempt: container.attempt, kind: HookKind::PreStop };
         let record = view.memory.hook(&key);
-        let is_over = deadline <= now;
+        // One that begins when the grace is over already (the node was away) gets a moment all the same.
+        let hook_deadline = match record {
+            Some(record) if record.began >= deadline => record.began.plus_seconds(MINIMUM_GRACE_SECONDS),
+            Some(_) | None => deadline,
+        };
+        let is_over = hook_deadline <= now;
         match record {
             Some(record) if record.outcome.is_some() => {}
             Some(_) if view.under_way.hooks.contains(&key) && is_over => {
                 plan.actions.push(Action::AbandonHook { key });
             }
-            Some(_) if view.under_way.hooks.contains(&key) => return plan.wake(deadline),
+            Some(_) if view.under_way.hooks.contains(&key) => return plan.wake(hook_deadline),
             // It was cut off, and there is no time left for another one.
             Some(_) if is_over => {}
             Some(_) | None => return deliver(view, key, Some(&id), plan),

@@ -272,8 +272,10 @@ fn a_pre_stop_hook_is_delivered_however_late_the_daemon_comes_back() {
     assert_eq!(world.words(), ["preStop a-0 #1"], "never zero times");
     let hook = key("a", 0, HookKind::PreStop);
     world.begin(&hook);
-    world.memory.note_hook_of_stop("a-0", world.now);
-    world.memory.order_stop(StopCause::Delete, 30, world.now);
+    world.pass(1);
+    assert!(world.words().is_empty(), "and it has a moment");
+    world.pass(1);
+    assert_eq!(world.words(), ["abandon preStop a", "stop a-0 in 2"]);
     world.restart_daemon();
     world.pass(500);
     assert_eq!(world.words(), ["stop a-0 in 2"], "it had begun, and its time is over");
