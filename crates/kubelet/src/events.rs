@@ -11,6 +11,8 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::faults::contained;
+
 /// How many different events are remembered for counting.
 const REMEMBERED: usize = 4096;
 
@@ -141,7 +143,8 @@ impl EventTask {
         while let Some(command) = inbox.recv().await {
             match command {
                 Command::Record { object, type_, reason, message } => {
-                    if let Err(error) = self.write(*object, type_, &reason, message).await {
+                    let written = self.write(*object, type_, &reason, message);
+                    if let Some(Err(error)) = contained("events", written).await {
                         // The namespace may be gone, or the API server away: events are best effort.
                         tracing::debug!(%error, %reason, "event was not written");
                     }

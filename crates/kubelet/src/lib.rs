@@ -26,6 +26,7 @@
 //!
 //! # Errors
 //!
+//! A panic stays where it is ([`faults`]): a worker repeats its turn after a pause, every other task begins anew.
 //! What concerns a pod is shown there: a waiting reason, an event, a status. What concerns the node is logged, and tried again.
 
 mod agent;
@@ -41,6 +42,7 @@ mod environment_record;
 mod environment_sources;
 mod events;
 mod eviction;
+mod faults;
 mod files;
 mod grpc_health;
 mod handlers;
@@ -92,6 +94,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::{Agent, RuntimeVersion, SharedAgent};
+use crate::faults::carried_on;
 use crate::http::HttpInterface;
 use crate::pods::{PodsHandle, PodsTask};
 use crate::runtime_calls::{ImageCalls, RuntimeCalls};
@@ -230,24 +233,34 @@ fn spawn(
 
 /// Waits for the runtime, then does everything else.
 async fn work(agent: SharedAgent, pods: PodsHandle) {
-    let version = runtime_version(&agent).await;
+    let version = loop {
+        if let Some(version) = faults::contained("version of the runtime", runtime_version(&agent)).await {
+            break version;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
     // This task is the only one that sets it.
     let _ = agent.runtime_version.set(version);
-    let static_pods = async {
+    let static_pods = || async {
         if let Some(path) = agent.config.static_pod_dir.clone() {
+            agent.node_known().await;
             static_pods::watch_static_pods(agent.clone(), path, pods.clone()).await;
         }
     };
+    let runtime = || runtime_events::watch_runtime(agent.clone(), pods.clone());
+    let usage = || eviction::watch_usage(agent.clone(), pods.clone());
+    let of_this_machine = async {
+        tokio::join!(
+            carried_on("directory of static pods", static_pods),
+            carried_on("events of the runtime", runtime),
+            carried_on("disk usage", usage),
+        );
+    };
     if !agent.has_api {
         agent.node.send_replace(Some(Arc::new(node::own_node(&agent))));
-        tokio::join!(static_pods, runtime_events::watch_runtime(agent.clone(), pods.clone()));
-        return;
+        return of_this_machine.await;
     }
-    let static_pods = async {
-        agent.node_known().await;
-        static_pods.await;
-    };
-    let binder = async {
+    let binder = || async {
         if agent.config.bind_unscheduled {
             let (events, record) = events::event_recorder(
                 Some(agent.client.clone()),
@@ -257,19 +270,18 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
             tokio::join!(binder::bind_unscheduled(agent.clone(), events), record);
         }
     };
-    let pod_watch = async {
+    let pod_watch = || async {
         agent.node_known().await;
         pod_source::watch_pods(agent.client.clone(), agent.config.node_name.clone(), pods.clone()).await;
     };
+    let sources = || pod_source::watch_sources(agent.client.clone(), pods.clone());
     tokio::join!(
-        pod_watch,
-        static_pods,
-        node::watch_node(agent.clone()),
-        pod_source::watch_sources(agent.client.clone(), pods.clone()),
-        runtime_events::watch_runtime(agent.clone(), pods.clone()),
-        eviction::watch_usage(agent.clone(), pods.clone()),
-        node::keep_node(agent.clone()),
-        binder,
+        of_this_machine,
+        carried_on("watch of pods", pod_watch),
+        carried_on("watch of sources", sources),
+        carried_on("watch of the node", || node::watch_node(agent.clone())),
+        carried_on("status of the node", || node::keep_node(agent.clone())),
+        carried_on("scheduler", binder),
     );
 }
 

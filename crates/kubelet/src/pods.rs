@@ -15,6 +15,7 @@ use api::reasons::event;
 use crate::agent::SharedAgent;
 use crate::clock;
 use crate::events::EventType;
+use crate::faults::contained;
 use crate::inbox::Inbox;
 use crate::labels;
 use crate::pod_store::{LoadPodError, SavedPod};
@@ -203,31 +204,36 @@ impl PodsTask {
     /// Works until the agent ends. Workers end with it; containers go on.
     pub(crate) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<PodsMessage>) {
         while let Some(message) = messages.recv().await {
-            match message {
-                PodsMessage::Seen(pod) => self.seen(pod),
-                PodsMessage::Gone { uid } => self.gone(&uid),
-                PodsMessage::Listed { uids } => self.listed(uids).await,
-                PodsMessage::StaticPods { pods, unreadable } => self.static_pods(pods, unreadable).await,
-                PodsMessage::MirrorStepMade { key, mirror } => self.mirror_step_made(key, mirror),
-                PodsMessage::RuntimeChanged { uid } => self.runtime_changed(uid.as_deref()),
-                PodsMessage::SourceChanged { kind, namespace, name } => {
-                    self.source_changed(kind, &namespace, &name);
-                }
-                PodsMessage::Evict { uid, message } => {
-                    if let Some(Worker::Running(inbox, _)) = self.workers.get(&uid) {
-                        inbox.put_eviction(message);
-                    }
-                }
-                PodsMessage::Ended { uid } => self.ended(&uid),
-                PodsMessage::Find { namespace, name, answer } => {
-                    let _ = answer.send(self.find(&namespace, &name));
-                }
-                PodsMessage::List { answer } => {
-                    let _ = answer.send(self.pods.values().cloned().collect());
-                }
-                PodsMessage::Drain { answer } => self.drains.push(answer),
-            }
+            // What one message is about must not keep the others from being heard.
+            let _ = contained("pods of this node", self.hear(message)).await;
             self.answer_drains();
+        }
+    }
+
+    async fn hear(&mut self, message: PodsMessage) {
+        match message {
+            PodsMessage::Seen(pod) => self.seen(pod),
+            PodsMessage::Gone { uid } => self.gone(&uid),
+            PodsMessage::Listed { uids } => self.listed(uids).await,
+            PodsMessage::StaticPods { pods, unreadable } => self.static_pods(pods, unreadable).await,
+            PodsMessage::MirrorStepMade { key, mirror } => self.mirror_step_made(key, mirror),
+            PodsMessage::RuntimeChanged { uid } => self.runtime_changed(uid.as_deref()),
+            PodsMessage::SourceChanged { kind, namespace, name } => {
+                self.source_changed(kind, &namespace, &name);
+            }
+            PodsMessage::Evict { uid, message } => {
+                if let Some(Worker::Running(inbox, _)) = self.workers.get(&uid) {
+                    inbox.put_eviction(message);
+                }
+            }
+            PodsMessage::Ended { uid } => self.ended(&uid),
+            PodsMessage::Find { namespace, name, answer } => {
+                let _ = answer.send(self.find(&namespace, &name));
+            }
+            PodsMessage::List { answer } => {
+                let _ = answer.send(self.pods.values().cloned().collect());
+            }
+            PodsMessage::Drain { answer } => self.drains.push(answer),
         }
     }
 

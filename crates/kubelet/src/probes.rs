@@ -17,6 +17,7 @@ use api::reasons::event;
 
 use crate::agent::{Agent, SharedAgent};
 use crate::events::EventType;
+use crate::faults::carried_on;
 use crate::handlers::HandlerTarget;
 use crate::inbox::Inbox;
 use crate::pod_network::PodNetwork;
@@ -88,7 +89,7 @@ impl PodProbes {
             let stopped = stop.clone();
             agent.spawn(async move {
                 tokio::select! {
-                    () = prober.run() => {}
+                    () = carried_on("probes of a container", || prober.run()) => {}
                     () = stopped.cancelled() => {}
                 }
             });
@@ -117,7 +118,7 @@ struct Prober {
 }
 
 impl Prober {
-    async fn run(self) {
+    async fn run(&self) {
         self.tell();
         let run = async |kind: ProbeKind, probe: &Option<Probe>| {
             if let Some(probe) = probe {

@@ -9,6 +9,8 @@ mod fake_runtime;
 mod environment;
 #[path = "node/ephemeral.rs"]
 mod ephemeral;
+#[path = "node/faults.rs"]
+mod faults;
 #[path = "node/hooks.rs"]
 mod hooks;
 #[path = "node/hooks_and_probes.rs"]

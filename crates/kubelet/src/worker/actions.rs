@@ -13,6 +13,7 @@ use super::{PodWorker, TurnError};
 use crate::clock;
 use crate::container_config;
 use crate::events::EventType;
+use crate::faults::AtEnd;
 use crate::images::ImageError;
 use crate::observe::not_found_is_none;
 use crate::sandbox::{SandboxPlan, sandbox_plan};
@@ -338,6 +339,8 @@ impl PodWorker {
         let (agent, inbox) = (self.agent.clone(), self.inbox.clone());
         self.agent.spawn(async move {
             let id = request.container_id.clone();
+            let ended = id.clone();
+            let _end = AtEnd::new(move || inbox.put_ended_stop(ended));
             match agent.runtime.stop_container(request).await {
                 Ok(_) => {}
                 Err(status) if status.code() == tonic::Code::NotFound => {}
@@ -347,7 +350,6 @@ impl PodWorker {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }
-            inbox.put_ended_stop(id);
         });
         Acted::Done
     }

@@ -11,6 +11,7 @@ use super::{PodWorker, TurnError};
 use crate::clock;
 use crate::environment_record::RecordedVariable;
 use crate::events::EventType;
+use crate::faults::contained;
 use crate::hooks::{HookEnd, HookJob};
 use crate::pod_network::PodNetwork;
 
@@ -84,9 +85,13 @@ impl PodWorker {
         self.hooks.insert(key.clone(), given_up.clone().drop_guard());
         self.under_way.hooks.insert(key.clone());
         self.hold_health_checks();
-        let inbox = self.inbox.clone();
+        let (inbox, key) = (self.inbox.clone(), key.clone());
         self.agent.spawn(async move {
-            if let Some(end) = job.run(given_up).await {
+            let end = contained("hook", job.run(given_up)).await.unwrap_or_else(|| {
+                let message = "the node agent met an internal error while the hook ran".to_owned();
+                Some(HookEnd { key, outcome: HookOutcome::Failed, message })
+            });
+            if let Some(end) = end {
                 inbox.put_hook_end(end);
             }
         });

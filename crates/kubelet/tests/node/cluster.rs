@@ -21,19 +21,35 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Cluster {
     pub(crate) runtime: FakeRuntime,
     pub(crate) client: kube::Client,
+    /// Of the agent's client.
+    pub(crate) failpoints: Failpoints,
     pub(crate) dir: tempfile::TempDir,
     pub(crate) kubelet: Option<(KubeletHandle, CancellationToken)>,
     config: KubeletConfig,
     server: ApiServer,
 }
 
-fn client(server: &ApiServer, identity: Identity) -> kube::Client {
+/// Requests whose line holds a text meet a panic in the task that waits for the answer; each text once.
+pub(crate) type Failpoints = Arc<std::sync::Mutex<Vec<String>>>;
+
+fn client(server: &ApiServer, identity: Identity, failpoints: &Failpoints) -> kube::Client {
+    let failpoints = Arc::clone(failpoints);
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .build::<_, kube::client::Body>(server.in_memory(identity));
     let base = http::Uri::from_static("http://localhost");
     let service =
         ServiceBuilder::new().layer(kube::client::middleware::BaseUriLayer::new(base)).service(http);
-    kube::Client::new(service, "default")
+    let failing = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let line = format!("{} {}", request.method(), request.uri());
+        let service = service.clone();
+        let mut armed = failpoints.lock().expect("no panic while locked");
+        let hit = armed.iter().position(|text| line.contains(text.as_str())).map(|index| armed.remove(index));
+        async move {
+            assert!(hit.is_none(), "a failpoint was met: {line}");
+            tower::ServiceExt::oneshot(service, request).await
+        }
+    });
+    kube::Client::new(failing, "default")
 }
 
 impl Cluster {
@@ -51,8 +67,15 @@ impl Cluster {
         config.bind_unscheduled = true;
         config.resync = Duration::from_secs(2);
         change(&mut config);
-        let mut cluster =
-            Self { runtime, client: client(&server, Identity::admin()), dir, kubelet: None, config, server };
+        let mut cluster = Self {
+            runtime,
+            client: client(&server, Identity::admin(), &Failpoints::default()),
+            failpoints: Failpoints::default(),
+            dir,
+            kubelet: None,
+            config,
+            server,
+        };
         cluster.start();
         cluster
     }
@@ -61,7 +84,7 @@ impl Cluster {
     pub(crate) fn start(&mut self) {
         let (runtime, images) = self.runtime.clients();
         let shutdown = CancellationToken::new();
-        let client = client(&self.server, Identity::node("node-1"));
+        let client = client(&self.server, Identity::node("node-1"), &self.failpoints);
         let handle =
             spawn_kubelet(self.config.clone(), client, runtime, images, shutdown.clone().cancelled_owned())
                 .expect("it starts");

@@ -121,6 +121,11 @@ impl FakeRuntime {
         self.with(|state| state.failures.insert(call.to_owned(), message.to_owned()));
     }
 
+    /// Whether a failure was not yet met.
+    pub(crate) fn is_armed(&self, call: &str) -> bool {
+        self.with(|state| state.failures.contains_key(call))
+    }
+
     /// A command run in a container ends with this status from now on.
     pub(crate) fn answer_exec(&self, command: &str, code: i32) {
         self.with(|state| state.exit_codes.insert(command.to_owned(), code));
@@ -208,11 +213,13 @@ impl FakeRuntime {
     }
 
     fn called(&self, call: &str, about: &str) -> Result<(), Status> {
-        let failure = self.with(|state| {
-            state.calls.push(format!("{call} {about}"));
-            state.failures.remove(call)
-        });
-        match failure {
+        self.with(|state| state.calls.push(format!("{call} {about}")));
+        self.failing(call)
+    }
+
+    /// Meets a failure that was asked for.
+    fn failing(&self, call: &str) -> Result<(), Status> {
+        match self.with(|state| state.failures.remove(call)) {
             Some(message) if message == "panic" => panic!("the fake was told to panic"),
             Some(message) => Err(Status::internal(message)),
             None => Ok(()),
@@ -370,6 +377,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::PodSandboxStatusRequest>,
     ) -> Result<Response<v1::PodSandboxStatusResponse>, Status> {
+        self.failing("pod_sandbox_status")?;
         let id = request.into_inner().pod_sandbox_id;
         let sandbox = self.with(|state| state.sandboxes.get(&id).cloned());
         let sandbox = sandbox.ok_or_else(|| Status::not_found("no such sandbox"))?;
@@ -388,10 +396,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::ListPodSandboxRequest>,
     ) -> Result<Response<v1::ListPodSandboxResponse>, Status> {
-        let failing = self.with(|state| state.failures.remove("list_pod_sandbox"));
-        if let Some(message) = failing {
-            return Err(Status::internal(message));
-        }
+        self.failing("list_pod_sandbox")?;
         let selector = request.into_inner().filter.unwrap_or_default().label_selector;
         let items = self.sandboxes().into_iter().filter(|sandbox| matches(&sandbox.config.labels, &selector));
         Ok(Response::new(v1::ListPodSandboxResponse {
@@ -482,6 +487,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::RemoveContainerRequest>,
     ) -> Result<Response<v1::RemoveContainerResponse>, Status> {
+        self.failing("remove_container")?;
         let id = request.into_inner().container_id;
         self.with(|state| state.containers.remove(&id));
         Ok(Response::new(v1::RemoveContainerResponse {}))
@@ -491,6 +497,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::ListContainersRequest>,
     ) -> Result<Response<v1::ListContainersResponse>, Status> {
+        self.failing("list_containers")?;
         let filter = request.into_inner().filter.unwrap_or_default();
         let listed = self.containers().into_iter().filter(|container| {
             let wanted = filter.state.is_none_or(|state| state.state == container.state as i32);
@@ -517,6 +524,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::ContainerStatusRequest>,
     ) -> Result<Response<v1::ContainerStatusResponse>, Status> {
+        self.failing("container_status")?;
         let request = request.into_inner();
         let container = self.with(|state| state.containers.get(&request.container_id).cloned());
         let container = container.ok_or_else(|| Status::not_found("no such container"))?;
@@ -595,6 +603,7 @@ impl ImageService for FakeRuntime {
         &self,
         request: Request<v1::ImageStatusRequest>,
     ) -> Result<Response<v1::ImageStatusResponse>, Status> {
+        self.failing("image_status")?;
         let name = request.into_inner().image.unwrap_or_default().image;
         if name.contains(' ') {
             return Err(Status::invalid_argument("invalid reference format"));
