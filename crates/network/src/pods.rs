@@ -1,6 +1,8 @@
 //! The handle that the runtime uses, and the thread behind it that owns every network decision of the node.
 
-use std::collections::BTreeSet;
+mod order;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -221,6 +223,19 @@ enum Command {
     Cleanup {
         reply: oneshot::Sender<Result<(), TeardownPodError>>,
     },
+}
+
+impl Command {
+    fn urgency(&self) -> order::Urgency {
+        match self {
+            // A port of the machine may still belong to a pod that ends.
+            Self::Setup { ports, .. } if ports.is_empty() => order::Urgency::Start,
+            Self::Teardown { .. } => order::Urgency::End,
+            Self::Setup { .. } | Self::Retain { .. } | Self::Find { .. } | Self::Cleanup { .. } => {
+                order::Urgency::InTurn
+            }
+        }
+    }
 }
 
 /// The pod network of one node. Cheap to clone; the thread behind it ends with the last handle and leaves pods connected.
@@ -463,7 +478,8 @@ impl PodConnections {
     }
 
     fn serve(mut self, queue: &mpsc::Receiver<Command>) {
-        while let Ok(command) = queue.recv() {
+        let mut waiting = VecDeque::new();
+        while let Some(command) = order::next(&mut waiting, queue) {
             // Whoever asked may have gone; the work is done all the same.
             match command {
                 Command::Setup { namespace, id, ports, reply } => {
