@@ -40,5 +40,7 @@ mod reboots;
 mod services;
 #[path = "e2e/static_pods.rs"]
 mod static_pods;
+#[path = "e2e/templates.rs"]
+mod templates;
 #[path = "e2e/wrong_input.rs"]
 mod wrong_input;

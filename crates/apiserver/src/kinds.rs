@@ -128,8 +128,9 @@ const SERVED: [(&str, &str, &str, &dyn Strategy); 11] = [
     ("", "v1", "serviceaccounts", &service_account::ServiceAccounts),
     ("", "v1", "services", &service::Services),
     ("coordination.k8s.io", "v1", "leases", &lease::Leases),
-    ("template.coracle.dev", "v1", "templates", &template::Templates),
+    // In this order: for clients the last resource of a kind is the kind's own.
     ("template.coracle.dev", "v1", "processedtemplates", &template::ProcessedTemplates),
+    ("template.coracle.dev", "v1", "templates", &template::Templates),
 ];
 
 /// Second paths: group, version, plural, and the group under which the objects are stored. The paths of the template

@@ -88,7 +88,7 @@ async fn discovery_names_our_group_and_not_the_core_paths() {
         .iter()
         .filter_map(|each| each["name"].as_str())
         .collect();
-    assert_eq!(names, ["templates", "templates/processed", "processedtemplates"]);
+    assert_eq!(names, ["processedtemplates", "templates", "templates/processed"]);
     let (_, core) = running.get("/api/v1").await;
     assert!(!core.to_string().contains("template"), "{core}");
     assert_eq!(running.get("/openapi/v3/apis/template.coracle.dev/v1").await.0, StatusCode::OK);

@@ -3,7 +3,7 @@
 //! Exit statuses: 0; 1 when `--strict` and a finding of warning level or above; 2 when input cannot be read.
 
 mod dotenv;
-mod excerpt;
+pub(crate) mod excerpt;
 mod explain;
 mod local_images;
 mod origin;
@@ -23,6 +23,7 @@ use environment::{Reveal, Severity};
 
 use crate::failure::{Failure, INPUT};
 use crate::input::{Input, InputError, InputObject};
+use crate::template::{ValueArgs, expand};
 use explain::{Explanation, Settings};
 
 /// Arguments of `coracle env`.
@@ -56,6 +57,8 @@ pub(crate) struct EnvArgs {
     /// Syntax of env files.
     #[arg(long, value_enum, default_value_t = SyntaxName::Default, value_name = "SYNTAX")]
     env_file_syntax: SyntaxName,
+    #[command(flatten)]
+    template: ValueArgs,
     /// Directory whose images are looked up [default: /var/lib/coracle].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -66,6 +69,7 @@ const EXAMPLES: &str = "Examples:
   helm template ./chart | coracle env -f -     whatever a generator writes
   coracle env -f app.yaml -c web -o json       one container, for programs (docs/environment-record.md)
   coracle env -f app.yaml --strict             for CI: status 1 on a warning
+  coracle env -f app.yaml -p TAG=1.2           a template, processed first
   coracle env pod/web -n shop                  what a running pod really got";
 
 /// The forms of the output.
@@ -113,6 +117,8 @@ enum EnvError {
     NoSuchContainer { name: String, known: Vec<String> },
     #[error("{0}")]
     Running(#[from] running::RunningError),
+    #[error("the template cannot be processed")]
+    Template(Failure),
 }
 
 impl EnvError {
@@ -125,6 +131,7 @@ impl EnvError {
             }
             Self::NoSuchContainer { known, .. } => format!("the containers are {}", known.join(", ")),
             Self::Running(error) => error.hint(),
+            Self::Template(_) => String::new(),
         }
     }
 }
@@ -134,6 +141,7 @@ pub(crate) fn run(args: EnvArgs) -> ExitCode {
     let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     match explain(&args) {
         Ok(explanation) => finish(&args, &explanation, colour),
+        Err(EnvError::Template(failure)) => failure.report(),
         Err(error) => {
             anstream::eprintln!("error: {}", excerpt::chain(&error));
             anstream::eprintln!("  hint: {}", error.hint());
@@ -160,7 +168,13 @@ fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
                 env_file_syntax: args.env_file_syntax.into(),
                 reveal: if args.show_secrets { Reveal::Secrets } else { Reveal::Nothing },
             };
-            explain::explain(&input, &images, &settings)
+            let expanded = expand(input, &args.template, false).map_err(EnvError::Template)?;
+            let mut explanation = explain::explain(&expanded.input, &images, &settings);
+            // A secret parameter is one also where a template puts it into a plain value.
+            if !args.show_secrets {
+                explanation.mask(|text| expanded.redact(text));
+            }
+            explanation
         }
     };
     if let Some(name) = &args.container {

@@ -101,6 +101,22 @@ impl InputError {
     }
 }
 
+impl InputObject {
+    fn new(file: usize, document: Document) -> Self {
+        let root = &document.root;
+        let metadata = |name: &str| root.get("metadata")?.get(name)?.as_str().map(str::to_owned);
+        let generated = || metadata("generateName").map(|prefix| format!("{prefix}*"));
+        Self {
+            file,
+            api_version: text(root, "apiVersion"),
+            kind: text(root, "kind"),
+            name: metadata("name").or_else(generated).unwrap_or_default(),
+            namespace: metadata("namespace").filter(|namespace| !namespace.is_empty()),
+            document,
+        }
+    }
+}
+
 /// How deep `List` kinds may lie in each other.
 const LIST_DEPTH: usize = 8;
 
@@ -119,6 +135,25 @@ impl Input {
             input.add(InputFile { name: shown, text })?;
         }
         Ok(input)
+    }
+
+    /// Reads text that a command has from somewhere else.
+    ///
+    /// # Errors
+    ///
+    /// As [`Input::read`].
+    pub(crate) fn of_text(name: &str, text: Vec<u8>) -> Result<Self, InputError> {
+        let mut input = Self { files: Vec::new(), objects: Vec::new(), notices: Vec::new() };
+        input.add(InputFile { name: name.to_owned(), text })?;
+        Ok(input)
+    }
+
+    /// Puts objects at the place of another one, in whose file their values stand.
+    pub(crate) fn replace(&mut self, index: usize, objects: Vec<Node>) {
+        let file = self.objects[index].file;
+        let objects =
+            objects.into_iter().map(|root| InputObject::new(file, Document { root, notices: Vec::new() }));
+        self.objects.splice(index..=index, objects);
     }
 
     fn add(&mut self, file: InputFile) -> Result<(), InputError> {
@@ -180,18 +215,7 @@ impl ListReader<'_> {
         if is_list && depth > 0 {
             return self.add_items(document, &kind, &api_version, depth);
         }
-        let root = &document.root;
-        let metadata = |name: &str| root.get("metadata")?.get(name)?.as_str().map(str::to_owned);
-        let generated = || metadata("generateName").map(|prefix| format!("{prefix}*"));
-        let object = InputObject {
-            file: self.file,
-            api_version,
-            kind,
-            name: metadata("name").or_else(generated).unwrap_or_default(),
-            namespace: metadata("namespace").filter(|namespace| !namespace.is_empty()),
-            document,
-        };
-        self.input.objects.push(object);
+        self.input.objects.push(InputObject::new(self.file, document));
         Ok(())
     }
 

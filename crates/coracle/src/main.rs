@@ -25,6 +25,7 @@ mod node;
 mod prerequisites;
 mod run;
 mod standard_output;
+mod template;
 mod up;
 
 /// Runs Kubernetes pods on one machine and explains every environment variable.
@@ -53,6 +54,8 @@ enum Command {
     Env(env::EnvArgs),
     /// Print the log of a container of a pod, or of one of its hooks.
     Logs(logs::LogsArgs),
+    /// Process, check, apply and export templates.
+    Template(template::TemplateArgs),
     /// Pull, import, list and remove images.
     Image(image::ImageArgs),
     /// Run the node agent alone: on a directory of manifests, or for an API server elsewhere.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Down(args) => down::run(args),
         Command::Env(args) => env::run(args),
         Command::Logs(args) => logs::run(args),
+        Command::Template(args) => template::run(args),
         Command::Image(args) => image::run(args),
         Command::Kubelet(args) => kubelet::run(args),
         Command::Cri(args) => cri::run(args),
@@ -137,6 +141,10 @@ mod tests {
         assert_eq!(
             plugin_arguments(words(&["/usr/bin/kubectl-env", "-f", "x"])),
             words(&["coracle", "env", "-f", "x"])
+        );
+        assert_eq!(
+            plugin_arguments(words(&["kubectl-template", "list"])),
+            words(&["coracle", "template", "list"])
         );
         assert_eq!(plugin_arguments(words(&["coracle", "env"])), words(&["coracle", "env"]));
     }

@@ -1,6 +1,6 @@
 //! The command `coracle run`: a throwaway node that creates what the files hold, follows the pods and ends as they end.
 
-mod create;
+pub(crate) mod create;
 mod follow;
 mod outcome;
 mod plan;
@@ -23,6 +23,7 @@ use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
 use crate::node::{Keeping, Node, NodeConfig};
 use crate::standard_output;
+use crate::template::{Expanded, ValueArgs, expand};
 
 /// Exit status after Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -39,6 +40,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 Examples:
   coracle run examples/expansion.yaml          run a pod and see what it prints
   helm template ./chart | coracle run -        run what another tool writes
+  coracle run app.yaml -p TAG=1.2              a template with a value for a parameter
   coracle run -o json app.yaml | jq .type      one event a line, for programs
 
 Exit status: 0, all pods succeeded; that of the container when one pod failed; 1, several failed, or
@@ -67,6 +69,8 @@ pub(crate) struct RunArgs {
     #[arg(short, long, value_enum, value_name = "FORM")]
     output: Option<OutputForm>,
     #[command(flatten)]
+    template: ValueArgs,
+    #[command(flatten)]
     node: NodeOptions,
 }
 
@@ -87,7 +91,8 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
 
 fn start(args: RunArgs) -> Result<u8, Failure> {
     let input = Input::read(&args.files).map_err(|error| Failure::new(INPUT, &error).hint(error.hint()))?;
-    let plan = plan::plan(&input, &args.namespace).map_err(|refusals| {
+    let expanded = expand(input, &args.template, true)?;
+    let plan = plan::plan(&expanded.input, &args.namespace).map_err(|refusals| {
         let mut failure = Failure::text(INPUT, "the input cannot be run");
         for refusal in refusals {
             failure = failure.detail(format!("{}: {}\n    {}", refusal.place, refusal.problem, refusal.hint));
@@ -111,21 +116,21 @@ fn start(args: RunArgs) -> Result<u8, Failure> {
         ..NodeConfig::new(&args.node, &base)
     };
     let runtime = crate::prerequisites::async_runtime()?;
-    let status = runtime.block_on(session(&args, &input, &plan, config, &report));
+    let status = runtime.block_on(session(&args, &expanded, &plan, config, &report));
     runtime.shutdown_timeout(Duration::from_secs(2));
     status
 }
 
 async fn session(
     args: &RunArgs,
-    input: &Input,
+    expanded: &Expanded,
     plan: &plan::Plan,
     config: NodeConfig,
     report: &Arc<Report>,
 ) -> Result<u8, Failure> {
     let mut interrupts = Interrupts::listen()?;
     let node = Node::start(config).await?;
-    let mut lives = Box::pin(lives(args, input, plan, &node, report));
+    let mut lives = Box::pin(lives(args, expanded, plan, &node, report));
     let ended = tokio::select! {
         biased;
         () = interrupts.next() => Ended::Stopped,
@@ -202,25 +207,30 @@ enum Ended {
 /// Creates the objects and follows the pods to their end.
 async fn lives(
     args: &RunArgs,
-    input: &Input,
+    expanded: &Expanded,
     plan: &plan::Plan,
     node: &Node,
     report: &Arc<Report>,
 ) -> Result<BTreeMap<PodKey, Standing>, Failure> {
-    let pods = create::create(&node.client, input, plan, report).await.map_err(|error| match &error {
-        create::CreateError::Refused { place, message, hint, code } => {
-            let status = if *code < 500 { INPUT } else { CANNOT_START };
-            let failure = Failure::text(status, report::printable(message)).place(place.clone());
-            match hint {
-                Some(hint) => failure.hint(hint.clone()),
-                None if message.contains("unknown field") => {
-                    failure.hint("check the spelling of the field and its indentation")
+    let pods =
+        create::create(&node.client, &expanded.input, plan, report).await.map_err(|error| match &error {
+            create::CreateError::Refused { place, message, hint, code } => {
+                let status = if *code < 500 { INPUT } else { CANNOT_START };
+                let failure =
+                    Failure::text(status, report::printable(&expanded.redact(message))).place(place.clone());
+                match hint {
+                    Some(hint) => failure.hint(hint.clone()),
+                    None if message.contains("unknown field") => {
+                        failure.hint("check the spelling of the field and its indentation")
+                    }
+                    None => failure.hint("mend the object there; nothing of the input was started"),
                 }
-                None => failure.hint("mend the object there; nothing of the input was started"),
             }
-        }
-        create::CreateError::Unreachable(_) => Failure::new(CANNOT_START, &error),
-    })?;
+            create::CreateError::Unreachable(_) => Failure::new(CANNOT_START, &error),
+        })?;
+    for message in &expanded.messages {
+        report.tell(&Happening::Message { message });
+    }
     Ok(follow::follow(node.client.clone(), pods, args.wait, Arc::clone(report)).await)
 }
 

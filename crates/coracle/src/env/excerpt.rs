@@ -11,22 +11,22 @@ const LONGEST_LINE: usize = 400;
 
 /// A stretch of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The file, as it was named.
-    pub(super) file: String,
+    pub(crate) file: String,
     /// Line, from 1.
-    pub(super) line: u32,
+    pub(crate) line: u32,
     /// Column, from 1.
-    pub(super) column: u32,
+    pub(crate) column: u32,
     /// The text of the line.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The bytes of the line that are meant.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
 }
 
 impl Place {
     /// The place of a span; of several lines only the first is meant.
-    pub(super) fn of(file: &str, source: &str, span: manifest::Span) -> Self {
+    pub(crate) fn of(file: &str, source: &str, span: manifest::Span) -> Self {
         let range = span.range();
         let start = range.start.min(source.len());
         let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
@@ -47,7 +47,7 @@ impl Place {
 impl Place {
     /// The place of a key, with nothing of what stands behind it. Before it in its line there may be another value:
     /// the line is shown then only if `is_open`.
-    pub(super) fn of_key(file: &str, source: &str, span: manifest::Span, is_open: bool) -> Self {
+    pub(crate) fn of_key(file: &str, source: &str, span: manifest::Span, is_open: bool) -> Self {
         let place = Self::of(file, source, span);
         let before = &place.text[..place.range.start];
         if before.chars().all(|character| matches!(character, ' ' | '-' | '?')) {
@@ -58,27 +58,27 @@ impl Place {
     }
 
     /// The same place, of which nothing is shown.
-    pub(super) fn without_text(self) -> Self {
+    pub(crate) fn without_text(self) -> Self {
         Self { text: String::new(), range: 0..0, ..self }
     }
 }
 
 /// Something that makes a part of the input unreadable.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Mistake {
+pub(crate) struct Mistake {
     /// What is wrong.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// What to do.
-    pub(super) hint: String,
+    pub(crate) hint: String,
     /// Where, and what stands there.
-    pub(super) place: Place,
+    pub(crate) place: Place,
     /// A few words below the place.
-    pub(super) label: &'static str,
+    pub(crate) label: &'static str,
 }
 
 impl Mistake {
     /// The message with its excerpt.
-    pub(super) fn render(&self, colour: bool) -> String {
+    pub(crate) fn render(&self, colour: bool) -> String {
         let message = Message {
             severity: Severity::Error,
             code: None,
@@ -93,21 +93,21 @@ impl Mistake {
 }
 
 /// What is said about a place.
-pub(super) struct Message<'m> {
-    pub(super) severity: Severity,
+pub(crate) struct Message<'m> {
+    pub(crate) severity: Severity,
     /// The stable code of a finding.
-    pub(super) code: Option<&'m str>,
-    pub(super) text: &'m str,
-    pub(super) label: &'m str,
-    pub(super) hint: &'m str,
-    pub(super) place: Option<&'m Place>,
+    pub(crate) code: Option<&'m str>,
+    pub(crate) text: &'m str,
+    pub(crate) label: &'m str,
+    pub(crate) hint: &'m str,
+    pub(crate) place: Option<&'m Place>,
     /// The field path, shown where there is no place.
-    pub(super) field: &'m str,
+    pub(crate) field: &'m str,
 }
 
 impl<'m> Message<'m> {
     /// A finding.
-    pub(super) fn of(finding: &'m FindingRecord, place: Option<&'m Place>) -> Self {
+    pub(crate) fn of(finding: &'m FindingRecord, place: Option<&'m Place>) -> Self {
         Self {
             severity: finding.severity,
             code: Some(&finding.code),
@@ -120,7 +120,7 @@ impl<'m> Message<'m> {
     }
 
     /// The message, the line that it is about, and the hint.
-    pub(super) fn render(&self, colour: bool) -> String {
+    pub(crate) fn render(&self, colour: bool) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
@@ -162,7 +162,7 @@ impl<'m> Message<'m> {
 }
 
 /// An error and what caused it, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -106,6 +106,35 @@ impl Explanation {
         known
     }
 
+    /// Masks what `redact` changes, as if it came from a Secret.
+    pub(super) fn mask(&mut self, redact: impl Fn(&str) -> String) {
+        let hide = |value: &mut Option<String>, display: &mut String, state: &mut State| {
+            let masked = redact(display);
+            if masked != *display {
+                (*display, *value) = (masked, None);
+                *state = if *state == State::Known { State::Masked } else { *state };
+            }
+        };
+        for container in self.pods.iter_mut().flat_map(|pod| &mut pod.record.containers) {
+            for variable in &mut container.environment {
+                hide(&mut variable.value, &mut variable.display, &mut variable.state);
+                for shadowed in &mut variable.shadowed {
+                    hide(&mut shadowed.value, &mut shadowed.display, &mut shadowed.state);
+                }
+            }
+            let command = container.command.iter_mut().flatten().chain(container.args.iter_mut().flatten());
+            for word in command {
+                hide(&mut word.value, &mut word.display, &mut word.state);
+            }
+            for finding in &mut container.findings {
+                finding.message = redact(&finding.message);
+            }
+        }
+        for finding in self.objects.iter_mut().flat_map(|object| &mut object.record.findings) {
+            finding.message = redact(&finding.message);
+        }
+    }
+
     /// The worst severity of all findings.
     pub(super) fn worst_severity(&self) -> Option<Severity> {
         self.findings().map(|finding| finding.severity).max()

@@ -120,7 +120,7 @@ async fn post(client: &kube::Client, path: &str, body: &Value) -> Result<Answer,
 }
 
 /// The text of a `Warning` header: `299 - "text"`, with quotes and backslashes escaped.
-fn warning_text(header: &str) -> String {
+pub(crate) fn warning_text(header: &str) -> String {
     let quoted = header.splitn(3, ' ').nth(2).unwrap_or(header);
     let Some(inner) = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
         return quoted.to_owned();

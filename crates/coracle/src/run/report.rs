@@ -51,6 +51,8 @@ pub(crate) enum Happening<'a> {
     },
     /// The API answered with a warning, for an object of the input.
     Warning { object: &'a str, message: &'a str },
+    /// What a template tells people once its objects are there.
+    Message { message: &'a str },
     /// All is over.
     Result { status: u8, summary: &'a str },
     /// Something that the user should know, such as what Ctrl-C will do.
@@ -174,6 +176,7 @@ fn tell_quiet(happening: &Happening<'_>) {
         | Happening::Event { .. }
         | Happening::Warning { .. }
         | Happening::Result { .. }
+        | Happening::Message { .. }
         | Happening::Notice { .. } => Ok(()),
     };
 }
@@ -280,6 +283,9 @@ fn tell_text(happening: &Happening<'_>, lines: &mut Lines) -> io::Result<()> {
             let style = if *status == 0 { dim } else { red };
             writeln!(err, "{style}{summary}{style:#}")
         }
+        Happening::Message { message } => {
+            message.trim_end().lines().try_for_each(|line| writeln!(err, "{}", printable(line)))
+        }
         Happening::Notice { message } => writeln!(err, "{dim}{}{dim:#}", printable(message)),
     }
 }
@@ -362,6 +368,7 @@ fn json_event(happening: &Happening<'_>) -> serde_json::Value {
         Happening::Result { status, summary } => {
             json!({"type": "result", "status": status, "summary": summary})
         }
+        Happening::Message { message } => json!({"type": "message", "message": message}),
         Happening::Notice { message } => json!({"type": "notice", "message": message}),
     }
 }
