@@ -74,10 +74,12 @@ impl HookJob {
         let mut log = self.open_log();
         let delivery = self.delivery();
         remark(&mut log, &format!("{} hook, {}", key.kind.as_str(), delivery.circumstances()));
+        let began = tokio::time::Instant::now();
         tokio::select! {
             end = AssertUnwindSafe(self.deliver(&mut log)).catch_unwind() => Some(end.unwrap_or_else(|_| {
                 tracing::error!(container = key.container, "panic while a hook was run");
                 let message = "the node agent met an internal error".to_owned();
+                self.tell(true, &message, began.elapsed());
                 HookEnd { key: key.clone(), outcome: HookOutcome::Failed, message }
             })),
             () = given_up.cancelled() => {

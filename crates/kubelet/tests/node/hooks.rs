@@ -374,3 +374,48 @@ async fn redirects_are_followed_within_the_host_ten_times_and_not_to_another() {
     }
     assert_eq!(asked.lock().expect("not poisoned").len(), 11, "the first and ten redirects");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_while_a_hook_runs_is_a_failure_of_that_hook_and_of_nothing_else() {
+    let cluster = Cluster::new().await;
+    cluster.runtime.fail_once("exec_sync", "panic");
+    let hooks = json!({"lifecycle": {"postStart": exec("hello")}});
+    cluster.create_pod("p", json!({"containers": [container_with("a", &["run"], hooks)]})).await;
+    cluster.event("FailedPostStartHook spec.containers{a}: PostStartHook failed: the node agent met an internal error").await;
+    cluster.create_pod("q", json!({"containers": [container("b", &["run"])]})).await;
+    cluster.phase("q", "Running").await;
+    // The next instance's hook is a new one, and succeeds.
+    cluster.event("HookFinished spec.containers{a}: postStart hook finished: exit status 0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn https_hooks_and_probes_take_any_certificate() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let dir = tempfile::tempdir().expect("a directory");
+    let authority = apiserver::authority::Authority::open(dir.path()).expect("an authority");
+    let credential = authority.server(&["somebody.else".to_owned()]).expect("a certificate");
+    let tls = apiserver::server_tls(authority.certificate_pem(), &credential).expect("a configuration");
+    let acceptor = tokio_rustls::TlsAcceptor::from(tls);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut request = vec![0; 4096];
+            let count = stream.read(&mut request).await.unwrap_or(0);
+            let asked = String::from_utf8_lossy(&request[..count]).into_owned();
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {count}\r\n\r\n{asked}");
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    let cluster = Cluster::new().await;
+    let action = json!({"httpGet": {"scheme": "HTTPS", "path": "/secure", "port": port}});
+    let fields = json!({"lifecycle": {"postStart": action},
+        "readinessProbe": {"httpGet": {"scheme": "HTTPS", "path": "/ready", "port": port}, "periodSeconds": 1}});
+    let spec = json!({"hostNetwork": true, "containers": [container_with("a", &["run"], fields)]});
+    cluster.create_pod("p", spec).await;
+    cluster.pod_becomes("p", "ready", |pod| pod["status"]["containerStatuses"][0]["ready"] == true).await;
+    let (_, text) = cluster.http("/containerLogs/default/p/a?hook=postStart").await;
+    assert!(text.contains("GET /secure HTTP/1.1") && text.contains("HTTP status 200"), "{text}");
+}

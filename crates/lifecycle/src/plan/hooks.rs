@@ -10,21 +10,26 @@ use crate::observed::ObservedContainer;
 /// Shortest time between stop signal and kill signal.
 pub(super) const MINIMUM_GRACE_SECONDS: i64 = 2;
 
-/// Start hooks that run: nothing else of the pod goes on. One whose container has ended is given up, unless it runs in that
-/// container and so ends with it.
+/// While a hook runs nothing else of its pod goes on, but the stop that a preStop hook belongs to. A hook whose container has
+/// ended is given up, unless it runs in that container and so ends with it.
 pub(super) fn is_held_up(view: &PodView<'_>, plan: &mut Plan) -> bool {
     let mut held = false;
     for key in &view.under_way.hooks {
-        match key.kind {
-            HookKind::PreStart | HookKind::PostRestart | HookKind::PostStart => {}
-            HookKind::PreStop => continue,
-        }
-        let runs_inside =
-            hook_handler(view.pod, &key.container, key.kind).is_some_and(|handler| handler.exec.is_some());
-        if instance_runs(view, key) || runs_inside {
-            held = true;
-        } else {
+        if has_outlived(view, key) {
             plan.actions.push(Action::AbandonHook { key: key.clone() });
+            continue;
+        }
+        held = true;
+        let stopped = view.runtime.containers.iter().find(|container| {
+            key.kind == HookKind::PreStop
+                && container.name == key.container
+                && view.memory.stopping.contains_key(&container.id)
+        });
+        if let Some(container) = stopped {
+            // It was said when it began why it is stopped.
+            let reason = KillReason::NotWanted;
+            let stop = Stop { container, reason, grace_seconds: 0, order: None, may_signal: true };
+            stop_step(view, stop, plan);
         }
     }
     held
@@ -33,13 +38,20 @@ pub(super) fn is_held_up(view: &PodView<'_>, plan: &mut Plan) -> bool {
 /// A pod that stops waits for no start hook: it is left to itself, and ends with its container.
 pub(super) fn abandon_start_hooks(view: &PodView<'_>, plan: &mut Plan) {
     for key in &view.under_way.hooks {
-        match key.kind {
-            HookKind::PreStart | HookKind::PostRestart | HookKind::PostStart => {
-                plan.actions.push(Action::AbandonHook { key: key.clone() });
-            }
-            HookKind::PreStop => {}
+        let is_waited_for = match key.kind {
+            HookKind::PreStart | HookKind::PostRestart | HookKind::PostStart => false,
+            HookKind::PreStop => !has_outlived(view, key),
+        };
+        if !is_waited_for {
+            plan.actions.push(Action::AbandonHook { key: key.clone() });
         }
     }
+}
+
+/// Whether a hook runs outside of its container, which has ended.
+fn has_outlived(view: &PodView<'_>, key: &HookKey) -> bool {
+    let handler = hook_handler(view.pod, &key.container, key.kind);
+    !instance_runs(view, key) && !handler.is_some_and(|handler| handler.exec.is_some())
 }
 
 /// The delivery of a hook that is due.

@@ -124,6 +124,7 @@ fn a_failed_post_start_hook_stops_its_container_with_its_pre_stop_hook_and_the_o
     assert_eq!(world.words(), ["preStop a-0 #1", "start b-0"]);
     let stop = key("a", 0, HookKind::PreStop);
     world.begin(&stop);
+    assert!(world.words().is_empty(), "while a hook runs nothing else goes on");
     world.finish(&stop, HookOutcome::Succeeded);
     assert_eq!(world.words(), ["stop a-0 in 30", "start b-0"]);
     world.end("a", 137);
@@ -422,4 +423,39 @@ fn names_of_hooks_read_back() {
         assert_eq!(HookKind::parse(hook.as_str()), Some(hook));
     }
     assert_eq!(HookKind::parse("poststart"), None);
+}
+
+#[test]
+fn a_pre_stop_hook_of_one_container_holds_up_the_others_until_its_grace_is_over() {
+    let mut world = World::with_sandbox(json!({
+        "containers": [hooked("a", &json!({"preStop": sleep()})), container("b")],
+    }));
+    let id = world.start("a");
+    world.start("b");
+    let failed = Some("Container a failed liveness probe, will be restarted".to_owned());
+    let health =
+        ContainerHealth { started: true, failed, grace_seconds: Some(7), ..ContainerHealth::default() };
+    world.health.insert(id, health);
+    assert_eq!(world.words(), ["begin to stop a-0 in 7"]);
+    world.begin_stop("a-0", 7);
+    assert_eq!(world.words(), ["preStop a-0 #1"]);
+    world.begin(&key("a", 0, HookKind::PreStop));
+    world.end("b", 1);
+    assert!(world.words().is_empty());
+    world.pass(7);
+    assert_eq!(world.words(), ["abandon preStop a", "stop a-0 in 2"]);
+    world.finish(&key("a", 0, HookKind::PreStop), HookOutcome::Abandoned);
+    world.under_way.stops.insert("a-0".to_owned());
+    assert_eq!(world.words(), ["start b-1"]);
+}
+
+#[test]
+fn a_pre_stop_hook_that_outlives_its_container_is_given_up() {
+    let mut world = World::with_sandbox(json!({"containers": [hooked("a", &json!({"preStop": sleep()}))]}));
+    world.start("a");
+    world.memory.note_object(&world.pod.clone(), true, world.now);
+    world.begin_stop("a-0", 30);
+    world.begin(&key("a", 0, HookKind::PreStop));
+    world.end("a", 3);
+    assert_eq!(world.words(), ["abandon preStop a", "stop sandbox-0", "clear", "forget"]);
 }
