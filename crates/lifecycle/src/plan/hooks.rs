@@ -51,7 +51,7 @@ pub(super) fn abandon_start_hooks(view: &PodView<'_>, plan: &mut Plan) {
 /// Whether a hook runs outside of its container, which has ended.
 fn has_outlived(view: &PodView<'_>, key: &HookKey) -> bool {
     let handler = hook_handler(view.pod, &key.container, key.kind);
-    !instance_runs(view, key) && !handler.is_some_and(|handler| handler.exec.is_some())
+    !instance_runs(view, key) && handler.is_none_or(|handler| handler.exec.is_none())
 }
 
 /// The delivery of a hook that is due.
