@@ -1,6 +1,6 @@
 //! The plain block style that `helm template`, kubectl and most people write, read in one pass.
 //!
-//! This reader takes a stream only if it is sure of every line of it: ASCII, one key or item a line, scalars that end
+//! This reader takes a stream only if it is sure of every line of it: printable text, one key or item a line, scalars that end
 //! on their line, literal blocks, lists of scalars in brackets. Everything else (anchors, tags, merge keys, folded
 //! text, maps in braces, tabs, any mistake) makes it give up, and the complete parser reads the stream from its
 //! beginning. A test over generated and damaged documents shows that both give the same trees, to the last position.
@@ -13,7 +13,8 @@ const DEPTH: usize = 48;
 /// Reads every document of a stream in plain style; `None` for any other stream.
 pub(crate) fn parse(text: &str, limits: &Limits) -> Option<Vec<Document>> {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n');
-    if !text.as_bytes().iter().all(is_plain) || limits.depth < DEPTH {
+    let is_ascii = text.as_bytes().iter().all(is_plain);
+    if limits.depth < DEPTH || !(is_ascii || text.chars().all(is_printable)) {
         return None;
     }
     let mut reader = Reader {
@@ -26,6 +27,14 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Option<Vec<Document>> {
         notices: Vec::new(),
     };
     reader.stream()
+}
+
+/// Whether a character is surely ordinary text: no control character, no line break of any kind, no byte-order mark.
+fn is_printable(character: char) -> bool {
+    matches!(
+        character,
+        ' '..='~' | '\n' | '\u{a1}'..='\u{1fff}' | '\u{2030}'..='\u{d7ff}' | '\u{10000}'..='\u{1ffff}'
+    )
 }
 
 /// What a line begins with.
@@ -148,7 +157,9 @@ impl Reader<'_> {
     }
 
     fn mark(&self, offset: usize) -> Mark {
-        let column = offset - self.line.start + 1;
+        let before = &self.bytes[self.line.start..offset];
+        let is_first_byte = |byte: &&u8| (**byte & 0xC0) != 0x80;
+        let column = before.iter().filter(is_first_byte).count() + 1;
         Mark { offset: offset as u32, line: self.line.number, column: column as u32 }
     }
 
@@ -370,6 +381,7 @@ impl Reader<'_> {
             b'-' => line.get(1).is_some_and(|next| *next != b' '),
             first => {
                 first.is_ascii_alphanumeric()
+                    || !first.is_ascii()
                     || matches!(first, b'_' | b'/' | b'.' | b'$' | b'(' | b'+' | b'~')
             }
         };

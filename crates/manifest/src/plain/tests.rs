@@ -35,6 +35,7 @@ const KEYS: &[&str] = &[
     "\"q\"",
     "'q'",
     "\"q r\"",
+    "\"é\"",
     "_x",
     ".x",
     "/x",
@@ -49,6 +50,14 @@ const ODD_KEYS: &[&str] = &[
 ];
 
 const SCALARS: &[&str] = &[
+    "größe",
+    "über x",
+    "—",
+    "\"é\"",
+    "['é', \"ü\"]",
+    "日本 # c",
+    "é: b",
+    "\"é\\\"\"",
     "x",
     "1",
     "0644",
@@ -226,7 +235,7 @@ fn filler(dice: &mut Dice, text: &mut String, column: usize) {
     match dice.roll(24) {
         0 => text.push('\n'),
         1 => text.push_str("   \n"),
-        2 => text.push_str("# c\n"),
+        2 => text.push_str("# c é\n"),
         3 => text.push_str(&format!("{}# a: b\n", " ".repeat(dice.roll(column + 4)))),
         _ => {}
     }
