@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{ServiceSource, State, Value};
+use crate::{ServiceSource, State, Text, Value};
 
 /// The variables that a runtime sets by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ pub struct Shadowed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Name, never empty, without `=` and NUL.
-    pub name: String,
+    pub name: Text,
     /// Value.
     pub value: Value,
     /// The source that won.
@@ -273,7 +273,7 @@ impl Environment {
 
     /// Names and values for the process, Secrets in the clear; `None` if some value is not known.
     pub fn exposed_pairs(&self) -> Option<Vec<(String, String)>> {
-        let pair = |entry: &Entry| Some((entry.name.clone(), entry.value.exposed()?.into_owned()));
+        let pair = |entry: &Entry| Some((entry.name.to_string(), entry.value.exposed()?.into_owned()));
         self.entries.iter().map(pair).collect()
     }
 }

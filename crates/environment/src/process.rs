@@ -61,7 +61,7 @@ fn from_runtime(name: &str, variable: RuntimeVariable, value: Option<&str>, labe
 }
 
 fn entry(name: &str, value: Value, origin: Origin) -> Entry {
-    Entry { name: name.to_owned(), value, origin, references: Vec::new(), shadowed: Vec::new() }
+    Entry { name: name.into(), value, origin, references: Vec::new(), shadowed: Vec::new() }
 }
 
 /// Entries in order, with holes where a later one of the same name won.
@@ -79,9 +79,9 @@ impl Layers {
         let is_base = matches!(entry.origin, Origin::Runtime(_) | Origin::Image);
         let place = self.entries.len();
         let hidden = if is_base || entry.name == "HOME" {
-            self.places.insert(entry.name.clone(), place)
+            self.places.insert(entry.name.to_string(), place)
         } else {
-            self.places.get(&entry.name).copied()
+            self.places.get(entry.name.as_str()).copied()
         };
         if let Some(loser) = hidden.and_then(|hidden| self.entries[hidden].take()) {
             entry.shadowed.push(Shadowed { origin: loser.origin, value: loser.value });

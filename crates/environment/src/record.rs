@@ -363,7 +363,7 @@ impl VariableRecord {
     /// The record of one variable.
     pub fn new(entry: &Entry, reveal: Reveal) -> Self {
         Self {
-            name: entry.name.clone(),
+            name: entry.name.to_string(),
             value: shown(&entry.value, reveal),
             display: entry.value.display(reveal).into_owned(),
             state: entry.value.state(),

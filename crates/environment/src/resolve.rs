@@ -227,8 +227,9 @@ impl<'a> Resolver<'a> {
         let count = chosen.iter().map(|service| count_of(service)).sum();
         self.entries.reserve(count + self.container.env.len());
         self.services = NameIndex::with_capacity(count);
+        let mut ends = Vec::new();
         for service in chosen {
-            emit_variables(service, |name, value| {
+            emit_variables(service, &mut ends, |name, value| {
                 let place = self.entries.len();
                 let hidden = self.services.insert(&name, place, &self.entries);
                 self.service_bytes += counted_bytes(&name, &value);
@@ -295,7 +296,7 @@ impl<'a> Resolver<'a> {
     fn define(&mut self, name: &str, value: Value, origin: Origin, references: Vec<Reference>) {
         let place = self.entries.len();
         let hidden = self.declared.insert(name, place, &self.entries);
-        self.entries.push(Entry { name: name.to_owned(), value, origin, references, shadowed: Vec::new() });
+        self.entries.push(Entry { name: name.into(), value, origin, references, shadowed: Vec::new() });
         self.overridden.push(false);
         if let Some(hidden) = hidden {
             self.hide(hidden, place);

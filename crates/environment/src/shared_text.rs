@@ -1,10 +1,10 @@
-//! Text of values: owned, or shared by several values that are the same.
+//! Text of names and values: owned, or shared by several that are the same or stand in one text.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The text of a value. The thousands of variables that services give repeat their addresses and ports;
+/// The text of a name or value. The thousands of variables that services give repeat their addresses and ports;
 /// those share one allocation, and what is as short as a port or an address needs none.
 #[derive(Clone)]
 pub struct Text(Form);
@@ -14,6 +14,12 @@ enum Form {
     Owned(String),
     Shared(Arc<str>),
     Constant(&'static str),
+    /// Bytes of a text that many names and values share.
+    Part {
+        whole: Arc<String>,
+        start: u32,
+        end: u32,
+    },
     /// The first bytes are the text.
     Short {
         length: u8,
@@ -36,11 +42,17 @@ impl Text {
             Form::Owned(text) => text,
             Form::Shared(text) => text,
             Form::Constant(text) => text,
+            Form::Part { whole, start, end } => whole.get(*start as usize..*end as usize).unwrap_or_default(),
             // Made from text only.
             Form::Short { length, bytes } => {
                 std::str::from_utf8(&bytes[..usize::from(*length)]).unwrap_or_default()
             }
         }
+    }
+
+    /// The bytes from `start` to `end` of a text that stays as it is.
+    pub(crate) fn part(whole: &Arc<String>, start: u32, end: u32) -> Self {
+        Self(Form::Part { whole: Arc::clone(whole), start, end })
     }
 
     /// A number in decimal.
@@ -105,6 +117,18 @@ impl PartialEq for Text {
 
 impl Eq for Text {}
 
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
 impl fmt::Debug for Text {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_str().fmt(formatter)
@@ -131,6 +155,9 @@ mod tests {
                 assert_eq!((form.as_str(), form), (text, &forms[0]));
             }
         }
+        let whole = Arc::new("aéb".to_owned());
+        assert_eq!(Text::part(&whole, 1, 3).as_str(), "é");
+        assert_eq!(Text::part(&whole, 2, 9).as_str(), "", "what is no part of it is empty");
         for number in [0, 7, 80, 65535, -1, i32::MAX, i32::MIN] {
             assert_eq!(Text::number(number).as_str(), number.to_string());
         }

@@ -164,7 +164,7 @@ fn variables(environment: &Environment) -> Vec<v1::KeyValue> {
         .iter()
         .filter_map(|entry| {
             let value = entry.value.exposed()?;
-            Some(v1::KeyValue { key: entry.name.clone(), value: value.into_owned() })
+            Some(v1::KeyValue { key: entry.name.to_string(), value: value.into_owned() })
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use crate::{Entry, Origin, Part, SecretText, Value};
 
 fn environment(pairs: &[(&str, Value)]) -> Environment {
     let entries = pairs.iter().enumerate().map(|(index, (name, value))| Entry {
-        name: (*name).to_owned(),
+        name: (*name).into(),
         value: value.clone(),
         origin: Origin::Value { index },
         references: Vec::new(),

@@ -13,7 +13,11 @@ pub(super) fn chosen_services<'s>(
     namespace: &str,
     links: bool,
 ) -> Vec<&'s Arc<ServiceSource>> {
-    let gives = |service: &&Arc<ServiceSource>| service.cluster_address != ClusterAddress::None;
+    let gives = |service: &&Arc<ServiceSource>| match &service.cluster_address {
+        ClusterAddress::Known(address) => address.len() <= LONGEST,
+        ClusterAddress::NotYetAllocated => true,
+        ClusterAddress::None => false,
+    };
     let own = |service: &&Arc<ServiceSource>| links && &*service.namespace == namespace;
     let mut chosen: Vec<&Arc<ServiceSource>> = services.iter().filter(own).filter(gives).collect();
     let is_master = |service: &&Arc<ServiceSource>| &*service.name == "kubernetes";
@@ -31,15 +35,15 @@ pub(super) fn chosen_services<'s>(
 
 /// A name as its variables begin with it: upper case, `-` becomes `_`.
 pub(super) fn variable_prefix(service: &str) -> String {
-    upper_case(service)
+    let mut prefix = String::with_capacity(service.len());
+    push_upper_case(&mut prefix, service);
+    prefix
 }
 
-fn upper_case(name: &str) -> String {
+fn push_upper_case(text: &mut String, name: &str) {
     // Service and port names are ASCII; an unchecked manifest may say otherwise, and keeps its letters then.
     let letter = |letter: char| if letter == '-' { '_' } else { letter.to_ascii_uppercase() };
-    let mut upper = String::with_capacity(name.len());
-    upper.extend(name.chars().map(letter));
-    upper
+    text.extend(name.chars().map(letter));
 }
 
 /// How many variables a service gives, at most.
@@ -50,35 +54,115 @@ pub(super) fn count_of(service: &ServiceSource) -> usize {
 /// The names of the variables that a service gives, in the order that Kubernetes has inside one service.
 pub fn service_variable_names(service: &ServiceSource) -> Vec<String> {
     let mut names = Vec::with_capacity(count_of(service));
-    emit_variables(service, |name, _| names.push(name));
+    emit_variables(service, &mut Vec::new(), |name, _| names.push(name.to_string()));
     names
 }
 
-/// Gives each variable of `service` to `emit`, in the order that Kubernetes has inside one service.
-pub(super) fn emit_variables(service: &ServiceSource, mut emit: impl FnMut(String, Value)) {
-    let prefix = upper_case(&service.name);
-    let host = Host::of(service, &prefix);
-    emit(joined(&[&prefix, "_SERVICE_HOST"]), host.alone.clone());
-    let Some(first) = service.ports.first() else { return };
-    emit(joined(&[&prefix, "_SERVICE_PORT"]), Value::Plain(Text::number(first.port)));
-    for port in service.ports.iter().filter(|port| !port.name.is_empty()) {
-        let name = upper_case(&port.name);
-        emit(joined(&[&prefix, "_SERVICE_PORT_", &name]), Value::Plain(Text::number(port.port)));
+/// Names, addresses and protocols of an unchecked manifest may be of any length; none that an API server takes is
+/// longer.
+const LONGEST: usize = 253;
+
+/// Gives each variable of `service` to `emit`, in the order that Kubernetes has inside one service. `ends` is room that is
+/// used again for each service.
+///
+/// All names and URLs of a service stand in one text, because a namespace may have thousands of services.
+pub(super) fn emit_variables(
+    service: &ServiceSource,
+    ends: &mut Vec<u32>,
+    mut emit: impl FnMut(Text, Value),
+) {
+    if service.name.len() > LONGEST {
+        return;
     }
-    for (place, port) in service.ports.iter().enumerate() {
+    let host = Host::of(service);
+    let ports = || service.ports.iter().filter(|port| port.protocol.len() <= LONGEST);
+    let named = || ports().filter(|port| !port.name.is_empty() && port.name.len() <= LONGEST);
+    ends.clear();
+    let mut texts = Texts { text: String::with_capacity(texts_size(service)), ends, prefix: 0 };
+    push_upper_case(&mut texts.text, &service.name);
+    texts.prefix = texts.text.len();
+    texts.text.push_str("_SERVICE_HOST");
+    texts.end();
+    if ports().next().is_some() {
+        texts.add(&["_SERVICE_PORT"]);
+        for port in named() {
+            texts.text.extend_from_within(..texts.prefix);
+            texts.text.push_str("_SERVICE_PORT_");
+            push_upper_case(&mut texts.text, &port.name);
+            texts.end();
+        }
+        texts.add(&["_PORT"]);
+    }
+    for port in ports() {
         let number = Text::number(port.port);
-        let protocol = lower_case(&port.protocol);
-        let url = host.url(&protocol, &number);
-        let base = joined(&[&prefix, "_PORT_", &number, "_", &port.protocol]);
-        let (of_protocol, of_port) = (joined(&[&base, "_PROTO"]), joined(&[&base, "_PORT"]));
-        let of_address = joined(&[&base, "_ADDR"]);
-        if place == 0 {
-            emit(joined(&[&prefix, "_PORT"]), url.clone());
+        let base = texts.text.len();
+        texts.add(&["_PORT_", &number, "_", &port.protocol]);
+        let base = base..texts.text.len();
+        for suffix in ["_PROTO", "_PORT", "_ADDR"] {
+            texts.text.extend_from_within(base.clone());
+            texts.text.push_str(suffix);
+            texts.end();
+        }
+        host.push_url(&mut texts.text, &port.protocol, &number);
+        texts.end();
+    }
+    let whole = Arc::new(texts.text);
+    let mut start = 0;
+    let mut ends = ends.iter();
+    let mut next = || {
+        let end = ends.next().copied().unwrap_or(start);
+        Text::part(&whole, std::mem::replace(&mut start, end), end)
+    };
+    emit(next(), host.alone.clone());
+    let Some(first) = ports().next() else { return };
+    emit(next(), Value::Plain(Text::number(first.port)));
+    for port in named() {
+        emit(next(), Value::Plain(Text::number(port.port)));
+    }
+    let mut of_first = Some(next());
+    for port in ports() {
+        let (base, of_protocol, of_port, of_address) = (next(), next(), next(), next());
+        let url = host.url(next(), &port.protocol, port.port);
+        if let Some(of_first) = of_first.take() {
+            emit(of_first, url.clone());
         }
         emit(base, url);
-        emit(of_protocol, Value::Plain(protocol));
-        emit(of_port, Value::Plain(number));
+        emit(of_protocol, Value::Plain(lower_case(&port.protocol)));
+        emit(of_port, Value::Plain(Text::number(port.port)));
         emit(of_address, host.alone.clone());
+    }
+}
+
+/// Bytes that the texts of a service take, nearly.
+fn texts_size(service: &ServiceSource) -> usize {
+    let named: usize = service.ports.iter().map(|port| port.name.len().min(LONGEST)).sum();
+    (service.name.len() + 16) * (3 + service.ports.len())
+        + named
+        + service.ports.len() * (4 * (service.name.len() + 24) + 32)
+}
+
+/// Texts one behind the other.
+struct Texts<'e> {
+    text: String,
+    /// Where each ends.
+    ends: &'e mut Vec<u32>,
+    /// Bytes of the service's own name at the beginning.
+    prefix: usize,
+}
+
+impl Texts<'_> {
+    /// Adds a name that begins with the service's.
+    fn add(&mut self, pieces: &[&str]) {
+        self.text.extend_from_within(..self.prefix);
+        for piece in pieces {
+            self.text.push_str(piece);
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        // The longest names of all the ports that fit into an input stay far below four gigabytes.
+        self.ends.push(self.text.len() as u32);
     }
 }
 
@@ -100,37 +184,44 @@ struct Host<'s> {
 }
 
 impl<'s> Host<'s> {
-    fn of(service: &'s ServiceSource, prefix: &str) -> Self {
+    fn of(service: &'s ServiceSource) -> Self {
         match &service.cluster_address {
             ClusterAddress::Known(address) => {
                 let is_v6 = address.contains(':');
                 let in_url =
-                    if is_v6 { Cow::Owned(joined(&["[", address, "]"])) } else { Cow::Borrowed(&**address) };
+                    if is_v6 { Cow::Owned(["[", address, "]"].concat()) } else { Cow::Borrowed(&**address) };
                 Self { alone: Value::plain(&**address), in_url: Ok(in_url) }
             }
             ClusterAddress::NotYetAllocated | ClusterAddress::None => {
-                let label = short_label(&joined(&["cluster address of service ", &service.name]));
+                let label = short_label(&["cluster address of service ", &service.name].concat());
+                let of_host = [&variable_prefix(&service.name), "_SERVICE_HOST"].concat();
                 Self {
                     alone: Value::Composed(vec![Part::UnknownUntilRun { label }]),
-                    in_url: Err(short_label(&joined(&[prefix, "_SERVICE_HOST"]))),
+                    in_url: Err(short_label(&of_host)),
                 }
             }
         }
     }
 
-    fn url(&self, protocol: &str, port: &str) -> Value {
+    /// Writes the URL of a port, if it is known.
+    fn push_url(&self, text: &mut String, protocol: &str, port: &str) {
+        if let Ok(host) = &self.in_url {
+            text.extend(protocol.chars().map(|letter| letter.to_ascii_lowercase()));
+            for piece in ["://", host, ":", port] {
+                text.push_str(piece);
+            }
+        }
+    }
+
+    /// The URL of a port; `known` is what [`Self::push_url`] wrote.
+    fn url(&self, known: Text, protocol: &str, port: i32) -> Value {
         match &self.in_url {
-            // Shared: the first port's is the value of two variables.
-            Ok(host) => Value::plain(Arc::<str>::from(joined(&[protocol, "://", host, ":", port]))),
+            Ok(_) => Value::Plain(known),
             Err(label) => Value::Composed(vec![
-                Part::Plain(joined(&[protocol, "://"])),
+                Part::Plain([&*lower_case(protocol), "://"].concat()),
                 Part::UnknownUntilRun { label: label.clone() },
-                Part::Plain(joined(&[":", port])),
+                Part::Plain(format!(":{port}")),
             ]),
         }
     }
-}
-
-fn joined(pieces: &[&str]) -> String {
-    pieces.concat()
 }

@@ -171,6 +171,46 @@ fn the_total_counts_names_values_arguments_and_pointers() {
 }
 
 #[test]
+fn a_service_with_absurdly_long_names_gives_no_variables() {
+    let port = |name: &str, protocol: &str| crate::PortSource {
+        name: name.to_owned(),
+        port: 80,
+        protocol: protocol.to_owned(),
+    };
+    let service = |name: &str, address: &str, port| crate::ServiceSource {
+        namespace: "ns1".into(),
+        name: name.into(),
+        cluster_address: crate::ClusterAddress::Known(address.into()),
+        ports: vec![port],
+    };
+    let long = "x".repeat(300);
+    let list = [
+        service(&long, "10.0.0.1", port("", "TCP")),
+        service("b", &long, port("", "TCP")),
+        service("c", "10.0.0.1", port("", &long)),
+        service("d", "10.0.0.1", port(&long, "TCP")),
+    ];
+    let services = list.into_iter().map(std::sync::Arc::new).collect();
+    let sources = Sources { services: crate::Services::Complete(services), ..on_node() };
+    let found = resolved(&pod_with_env(json!([])), &sources);
+    let names: Vec<&str> =
+        found.resolution.environment.entries().iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "C_SERVICE_HOST",
+            "D_SERVICE_HOST",
+            "D_SERVICE_PORT",
+            "D_PORT",
+            "D_PORT_80_TCP",
+            "D_PORT_80_TCP_PROTO",
+            "D_PORT_80_TCP_PORT",
+            "D_PORT_80_TCP_ADDR"
+        ]
+    );
+}
+
+#[test]
 fn too_many_service_variables_are_named_as_the_cause() {
     let services: Vec<_> = (0..8_000)
         .map(|number| json!({"namespace": "ns1", "name": format!("service-{number}"), "clusterIP": "10.0.0.1", "ports": [{"port": 80}]}))
@@ -237,7 +277,7 @@ proptest! {
             sources.config_maps.insert("a".to_owned(), config_map(&[("A", "$(B)"), ("a", "x")]));
             let views = crate::containers(pod.spec.as_ref().expect("a spec"));
             let resolved = resolve(&pod, &views[0], &sources, &Options::default());
-            let mut names: Vec<_> = resolved.resolution.environment.entries().iter().map(|entry| entry.name.clone()).collect();
+            let mut names: Vec<_> = resolved.resolution.environment.entries().iter().map(|entry| entry.name.to_string()).collect();
             let count = names.len();
             names.sort();
             names.dedup();
