@@ -24,7 +24,7 @@ use self::service_variables::{chosen_services, count_of, emit_variables};
 use crate::error::{ObjectKind, Subject};
 use crate::{
     ContainerView, Entry, Environment, Finding, FindingCode, Options, Origin, Part, Reference, ResolveError,
-    ResolveProblem, ServiceLinksDefault, Services, Severity, Shadowed, Sources, Value,
+    ResolveProblem, ServiceLinksDefault, Services, Severity, Shadowed, Sources, Text, Value,
 };
 
 /// One element of `command` or `args`, expanded.
@@ -347,7 +347,7 @@ impl<'a> Resolver<'a> {
 const POINTER_BYTES: usize = 8;
 
 /// Bytes that `execve` counts for a variable: `NAME=value`, a NUL and a pointer.
-fn counted_bytes(name: &str, value: &Value) -> usize {
+fn counted_bytes(name: &Text, value: &Value) -> usize {
     name.len() + known_size(value) + 2 + POINTER_BYTES
 }
 

@@ -50,7 +50,23 @@ impl Text {
         }
     }
 
-    /// The bytes from `start` to `end` of a text that stays as it is.
+    /// Its bytes.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Form::Owned(text) => text.len(),
+            Form::Shared(text) => text.len(),
+            Form::Constant(text) => text.len(),
+            Form::Part { start, end, .. } => end.saturating_sub(*start) as usize,
+            Form::Short { length, .. } => usize::from(*length),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes from `start` to `end` of a text that stays as it is; they begin and end between characters.
     pub(crate) fn part(whole: &Arc<String>, start: u32, end: u32) -> Self {
         Self(Form::Part { whole: Arc::clone(whole), start, end })
     }
@@ -153,11 +169,12 @@ mod tests {
             let forms = [Text::from(text), Text::from(text.to_owned()), Text::from(Arc::<str>::from(text))];
             for form in &forms {
                 assert_eq!((form.as_str(), form), (text, &forms[0]));
+                assert_eq!((form.len(), form.is_empty()), (text.len(), text.is_empty()));
             }
         }
         let whole = Arc::new("aéb".to_owned());
-        assert_eq!(Text::part(&whole, 1, 3).as_str(), "é");
-        assert_eq!(Text::part(&whole, 2, 9).as_str(), "", "what is no part of it is empty");
+        let part = Text::part(&whole, 1, 3);
+        assert_eq!((part.as_str(), part.len()), ("é", 2));
         for number in [0, 7, 80, 65535, -1, i32::MAX, i32::MIN] {
             assert_eq!(Text::number(number).as_str(), number.to_string());
         }
