@@ -160,7 +160,7 @@ pub(crate) fn declared(configured: &ConfiguredContainer) -> Vec<RecordedVariable
         .filter_map(|entry| {
             let value = entry.value.exposed()?;
             let secret = value != entry.value.display(Reveal::Nothing);
-            Some(RecordedVariable { name: entry.name.clone(), value: value.into_owned(), secret })
+            Some(RecordedVariable { name: entry.name.to_string(), value: value.into_owned(), secret })
         })
         .collect()
 }
