@@ -12,6 +12,7 @@ use crate::environment_sources::{SourceRequest, fetch_sources};
 use crate::images::PresentImage;
 use crate::labels;
 use crate::mounts::{self, MountError};
+use crate::pod_users;
 use crate::resources;
 use crate::security::{self, RunAsNonRootError};
 
@@ -27,6 +28,9 @@ pub(crate) enum ConfigError {
     /// It would be root and must not.
     #[error(transparent)]
     RunAsNonRoot(#[from] RunAsNonRootError),
+    /// The pod is to have users of its own, and none can be given.
+    #[error("cannot give the pod users of its own: {0}")]
+    Users(String),
     /// A mount cannot be made.
     #[error(transparent)]
     Mount(#[from] MountError),
@@ -45,7 +49,11 @@ impl ConfigError {
     pub(crate) fn is_too_large(&self) -> bool {
         match self {
             Self::Environment(error) => error.is_too_large(),
-            Self::Strict(_) | Self::RunAsNonRoot(_) | Self::Mount(_) | Self::UnknownContainer(_) => false,
+            Self::Strict(_)
+            | Self::Users(_)
+            | Self::RunAsNonRoot(_)
+            | Self::Mount(_)
+            | Self::UnknownContainer(_) => false,
         }
     }
 }
@@ -112,6 +120,8 @@ pub(crate) async fn configure(
         return Err(ConfigError::Strict(severe));
     }
     let mounts = mounts::container_mounts(agent, request, &resolution.environment).await?;
+    let first_user =
+        pod_users::first_user(&agent.config, pod).map_err(|error| ConfigError::Users(error.to_string()))?;
     let config = v1::ContainerConfig {
         metadata: Some(v1::ContainerMetadata { name: container.name.clone(), attempt }),
         image: Some(v1::ImageSpec {
@@ -140,6 +150,7 @@ pub(crate) async fn configure(
                     by_default: agent.config.seccomp_default,
                     directory: &agent.config.seccomp_dir,
                 },
+                first_user,
             )),
         }),
         stop_signal: stop_signal(container),

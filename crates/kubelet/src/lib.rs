@@ -63,6 +63,7 @@ mod observe;
 mod pod_network;
 mod pod_source;
 mod pod_store;
+mod pod_users;
 mod pods;
 mod probe_attempt;
 mod probes;

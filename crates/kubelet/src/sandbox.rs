@@ -8,6 +8,7 @@ use network::{ClusterDns, DnsConfig, DnsPolicy, HostnameError, PodDns, PodHostna
 
 use crate::agent::Agent;
 use crate::labels;
+use crate::pod_users;
 use crate::resources;
 use crate::security;
 
@@ -19,6 +20,17 @@ pub(crate) struct SandboxPlan {
     pub(crate) missing_cluster_dns: bool,
     /// What its resolver configuration had to leave out, as sentences.
     pub(crate) dns_limits: Vec<String>,
+}
+
+/// Why a sandbox cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SandboxPlanError {
+    /// A full name that does not fit into the kernel's host name.
+    #[error(transparent)]
+    Hostname(#[from] HostnameError),
+    /// The pod is to have users of its own, and none can be given.
+    #[error("cannot give the pod users of its own: {0}")]
+    Users(#[from] std::io::Error),
 }
 
 /// How the pod is named inside.
@@ -74,8 +86,9 @@ fn dns(agent: &Agent, pod: &Pod) -> PodDns {
 ///
 /// # Errors
 ///
-/// A full name that does not fit into the kernel's host name.
-pub(crate) fn sandbox_plan(agent: &Agent, pod: &Pod, attempt: u32) -> Result<SandboxPlan, HostnameError> {
+/// See [`SandboxPlanError`].
+pub(crate) fn sandbox_plan(agent: &Agent, pod: &Pod, attempt: u32) -> Result<SandboxPlan, SandboxPlanError> {
+    let first_user = pod_users::first_user(&agent.config, pod)?;
     let metadata = &pod.metadata;
     let name = metadata.name.clone().unwrap_or_default();
     let namespace = metadata.namespace.clone().unwrap_or_default();
@@ -116,6 +129,7 @@ pub(crate) fn sandbox_plan(agent: &Agent, pod: &Pod, attempt: u32) -> Result<San
                         by_default: agent.config.seccomp_default,
                         directory: &agent.config.seccomp_dir,
                     },
+                    first_user,
                 )),
                 sysctls,
                 resources: Some(resources::pod_resources(pod)),

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SeccompProf
 
 use crate::env_files::FileIdentity;
 use crate::images::PresentImage;
+use crate::pod_users;
 
 /// Paths of /proc and /sys that a container does not see.
 const MASKED_PATHS: [&str; 11] = [
@@ -140,7 +141,9 @@ pub(crate) fn fs_group(pod: &Pod) -> Option<u32> {
 }
 
 /// The namespaces that a pod and its containers use.
-pub(crate) fn namespace_options(pod: &Pod) -> v1::NamespaceOption {
+///
+/// `first_user`: the first number of the pod's own users, if it has such.
+pub(crate) fn namespace_options(pod: &Pod, first_user: Option<u32>) -> v1::NamespaceOption {
     let spec = pod.spec.as_ref();
     let on = |value: Option<bool>| value.unwrap_or(false);
     let mode = |node: bool| if node { v1::NamespaceMode::Node } else { v1::NamespaceMode::Pod } as i32;
@@ -155,6 +158,7 @@ pub(crate) fn namespace_options(pod: &Pod) -> v1::NamespaceOption {
         network: mode(on(spec.and_then(|spec| spec.host_network))),
         ipc: mode(on(spec.and_then(|spec| spec.host_ipc))),
         pid: pid as i32,
+        userns_options: first_user.map(pod_users::options),
         ..v1::NamespaceOption::default()
     }
 }
@@ -200,6 +204,7 @@ pub(crate) fn container_security(
     container: &Container,
     image: &PresentImage,
     seccomp_settings: SeccompSettings<'_>,
+    first_user: Option<u32>,
 ) -> v1::LinuxContainerSecurityContext {
     let (pod_context, context) = contexts(pod, container);
     let user: Option<i64> = effective!(pod_context, context, run_as_user);
@@ -224,7 +229,7 @@ pub(crate) fn container_security(
             ..v1::Capability::default()
         }),
         privileged,
-        namespace_options: Some(namespace_options(pod)),
+        namespace_options: Some(namespace_options(pod, first_user)),
         run_as_user: user.or(image.uid).map(int64),
         run_as_username: match user.or(image.uid) {
             Some(_) => String::new(),
@@ -246,13 +251,14 @@ pub(crate) fn container_security(
 pub(crate) fn sandbox_security(
     pod: &Pod,
     seccomp_settings: SeccompSettings<'_>,
+    first_user: Option<u32>,
 ) -> v1::LinuxSandboxSecurityContext {
     let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let privileged = lifecycle::pod_containers(pod).any(|container| {
         container.spec.security_context.as_ref().and_then(|context| context.privileged) == Some(true)
     });
     v1::LinuxSandboxSecurityContext {
-        namespace_options: Some(namespace_options(pod)),
+        namespace_options: Some(namespace_options(pod, first_user)),
         run_as_user: context.and_then(|context| context.run_as_user).map(int64),
         run_as_group: context.and_then(|context| context.run_as_group).map(int64),
         supplemental_groups: supplemental_groups(pod),
@@ -283,7 +289,7 @@ mod tests {
         let profile = json!({"seccompProfile": {"type": "Localhost", "localhostProfile": "profiles/a.json"}});
         let pod = pod(profile, json!({}));
         let container = &pod.spec.as_ref().expect("a spec").containers[0];
-        let context = container_security(&pod, container, &image(None, ""), seccomp_settings());
+        let context = container_security(&pod, container, &image(None, ""), seccomp_settings(), None);
         let profile = context.seccomp.expect("a profile");
         assert_eq!((profile.profile_type, profile.localhost_ref.as_str()), (2, "/k/seccomp/profiles/a.json"));
     }
@@ -368,12 +374,12 @@ mod tests {
     fn a_container_is_confined_unless_it_is_privileged() {
         let confined = pod(json!({}), json!({}));
         let container = &confined.spec.as_ref().expect("a spec").containers[0];
-        let context = container_security(&confined, container, &image(None, ""), seccomp_settings());
+        let context = container_security(&confined, container, &image(None, ""), seccomp_settings(), None);
         assert!(!context.masked_paths.is_empty());
         assert_eq!(context.seccomp.expect("a profile").profile_type, 0, "the runtime's default");
         let privileged = pod(json!({}), json!({"privileged": true}));
         let container = &privileged.spec.as_ref().expect("a spec").containers[0];
-        let context = container_security(&privileged, container, &image(None, ""), seccomp_settings());
+        let context = container_security(&privileged, container, &image(None, ""), seccomp_settings(), None);
         assert!(context.privileged && context.masked_paths.is_empty());
         assert_eq!(context.seccomp.expect("a profile").profile_type, 1, "unconfined");
     }

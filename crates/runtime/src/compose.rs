@@ -16,6 +16,7 @@ use crate::launch::{
     UserRequest, VolumeMount,
 };
 use crate::process_environment::compose_environment;
+use crate::protocol::OwnUsers;
 use crate::seccomp::{self, Filters, ProfileFacts};
 
 /// Longest file that is read as a seccomp profile.
@@ -69,7 +70,9 @@ pub(crate) fn compose_launch(
     )?;
     let resources = linux.resources.unwrap_or_default();
     let privileged = security.privileged;
-    let (masked_paths, read_only_paths) = if privileged {
+    let users = own_users(&namespaces)?;
+    let nothing_hidden = privileged || (users.is_some() && security.masked_paths.is_empty());
+    let (masked_paths, read_only_paths) = if nothing_hidden {
         (Vec::new(), Vec::new())
     } else {
         (
@@ -101,6 +104,7 @@ pub(crate) fn compose_launch(
         privileged,
         pid_namespace: pid_namespace(&namespaces, surroundings.sandbox)?,
         host_ipc: namespaces.ipc() == NamespaceMode::Node,
+        first_user: users.map_or(0, |users| users.first),
         cgroup: surroundings.cgroup.clone(),
         resources: limits(&resources),
         log: log(config, surroundings),
@@ -315,6 +319,31 @@ fn pid_namespace(
     })
 }
 
+/// The numbers of users that a pod has to itself; none where it shares those of the node.
+pub(crate) fn own_users(options: &cri::v1::NamespaceOption) -> Result<Option<OwnUsers>, CallError> {
+    let Some(users) = options.userns_options.as_ref().filter(|users| users.mode() == NamespaceMode::Pod)
+    else {
+        return Ok(None);
+    };
+    let invalid = |problem: &str| CallError::Invalid {
+        field: "namespace_options.userns_options",
+        problem: problem.to_owned(),
+    };
+    let ([uids], [gids]) = (users.uids.as_slice(), users.gids.as_slice()) else {
+        return Err(invalid("needs one range of users and one of groups"));
+    };
+    if uids != gids {
+        return Err(invalid("users and groups must have the same range"));
+    }
+    if uids.container_id != 0 || uids.length == 0 || uids.host_id == 0 {
+        return Err(invalid("must map a range that begins with 0 to one that does not"));
+    }
+    if uids.host_id.checked_add(uids.length).is_none() {
+        return Err(invalid("the range ends beyond the largest number"));
+    }
+    Ok(Some(OwnUsers { first: uids.host_id, count: uids.length }))
+}
+
 /// Whether a pod's containers are to share one process namespace. A sandbox that says nothing has the interface's default,
 /// which is to share.
 pub(crate) fn shares_processes(sandbox: &PodSandboxConfig) -> bool {
@@ -400,6 +429,25 @@ mod tests {
         {
             assert_eq!(id("run_as_user", value).is_ok(), good, "{value}");
         }
+    }
+
+    #[test]
+    fn a_pods_own_users_are_one_range_that_is_nobody_elses() {
+        use cri::v1::{IdMapping, NamespaceOption, UserNamespace};
+        let range = |container_id, host_id, length| IdMapping { host_id, container_id, length };
+        let asked = |uids: Vec<IdMapping>, gids: Vec<IdMapping>| {
+            let users = UserNamespace { mode: NamespaceMode::Pod.into(), uids, gids };
+            own_users(&NamespaceOption { userns_options: Some(users), ..Default::default() })
+        };
+        assert_eq!(own_users(&NamespaceOption::default()).unwrap(), None);
+        let good = range(0, 65_536, 65_536);
+        assert_eq!(asked(vec![good], vec![good]).unwrap(), Some(OwnUsers { first: 65_536, count: 65_536 }));
+        let bad = [range(1, 65_536, 10), range(0, 0, 10), range(0, 65_536, 0), range(0, u32::MAX, 10)];
+        for mapping in bad {
+            assert!(asked(vec![mapping], vec![mapping]).is_err(), "{mapping:?}");
+        }
+        assert!(asked(vec![good], vec![range(0, 1, 1)]).is_err());
+        assert!(asked(Vec::new(), Vec::new()).is_err());
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub(crate) struct ContainerChild {
     pub(crate) status: UnixStream,
     /// The mount namespace that the daemon was in when it started the shim.
     pub(crate) node_mounts: OwnedFd,
+    /// The pod's own user namespace, if it has one.
+    pub(crate) user_namespace: Option<OwnedFd>,
     pub(crate) streams: StandardStreams,
 }
 
@@ -69,6 +71,8 @@ pub(crate) struct ExecutionChild {
     pub(crate) status: UnixStream,
     /// The container's first process.
     pub(crate) target: OwnedFd,
+    /// The pod's own user namespace, if it has one.
+    pub(crate) user_namespace: Option<OwnedFd>,
     pub(crate) streams: StandardStreams,
     /// Gets the controlling end of the terminal.
     pub(crate) console: Option<UnixStream>,
@@ -76,17 +80,26 @@ pub(crate) struct ExecutionChild {
 
 /// Builds the container and becomes its program.
 pub(crate) fn run_container(child: ContainerChild) -> ! {
-    let ContainerChild { sandbox_directory, container_directory, mut status, node_mounts, streams } = child;
-    let keep = [
+    let ContainerChild {
+        sandbox_directory,
+        container_directory,
+        mut status,
+        node_mounts,
+        user_namespace,
+        streams,
+    } = child;
+    let mut keep = vec![
         status.as_fd(),
         node_mounts.as_fd(),
         streams.input.as_fd(),
         streams.output.as_fd(),
         streams.error.as_fd(),
     ];
+    keep.extend(user_namespace.as_ref().map(|namespace| namespace.as_fd()));
+    let users = user_namespace.as_ref().map(|namespace| namespace.as_fd());
     let prepared = close_and_hide(&keep)
         .and_then(|()| use_streams(&streams))
-        .and_then(|()| build(&sandbox_directory, &container_directory, &node_mounts));
+        .and_then(|()| build(&sandbox_directory, &container_directory, &node_mounts, users));
     drop((streams, node_mounts));
     let built = match prepared {
         Ok(built) => built,
@@ -102,17 +115,51 @@ pub(crate) fn run_container(child: ContainerChild) -> ! {
     if status.read_exact(&mut word).is_err() {
         sys::exit_now(1);
     }
-    let error = match begin_session(terminal) {
+    let begun = begin_session(terminal).and_then(|()| enter_users(user_namespace));
+    let error = match begun {
         Ok(()) => program::become_program(&process),
         Err(error) => error,
     };
     report_and_exit(&status, &error)
 }
 
+/// Leaves the node's users for those of the pod. What needs rights of the node is done by now.
+fn enter_users(namespace: Option<OwnedFd>) -> Result<(), InitError> {
+    match namespace {
+        None => Ok(()),
+        Some(namespace) => {
+            nix::sched::setns(&namespace, CloneFlags::CLONE_NEWUSER).step("become one of the pod's users")
+        }
+    }
+}
+
+/// Gives the pipes of a process to its user: it may open them again, as `/dev/stdout` is.
+fn give_streams(first_user: u32, uid: u32, gid: u32) {
+    use rustix::fs::{FileType, Gid, Uid};
+    let (Some(uid), Some(gid)) = (first_user.checked_add(uid), first_user.checked_add(gid)) else { return };
+    for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        let is_pipe = rustix::fs::fstat(stream)
+            .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Fifo);
+        if is_pipe {
+            // What stays another's is only not opened again.
+            let _ = rustix::fs::fchown(stream, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        }
+    }
+}
+
 /// Enters the container and becomes the command.
 pub(crate) fn run_execution(child: ExecutionChild) -> ! {
-    let ExecutionChild { container_directory, args, environment, terminal, status, target, streams, console } =
-        child;
+    let ExecutionChild {
+        container_directory,
+        args,
+        environment,
+        terminal,
+        status,
+        target,
+        user_namespace,
+        streams,
+        console,
+    } = child;
     let mut keep = vec![
         status.as_fd(),
         target.as_fd(),
@@ -121,6 +168,7 @@ pub(crate) fn run_execution(child: ExecutionChild) -> ! {
         streams.error.as_fd(),
     ];
     keep.extend(console.as_ref().map(|console| console.as_fd()));
+    keep.extend(user_namespace.as_ref().map(|namespace| namespace.as_fd()));
     let entered = close_and_hide(&keep)
         .and_then(|()| use_streams(&streams))
         .and_then(|()| enter(&container_directory, target.as_fd()));
@@ -135,7 +183,11 @@ pub(crate) fn run_execution(child: ExecutionChild) -> ! {
             process.environment.push(variable);
         }
     }
-    let error = match execution_console(terminal, console, &mut process).and_then(begin_session) {
+    give_streams(process.first_user, process.uid, process.gid);
+    let begun = execution_console(terminal, console, &mut process)
+        .and_then(begin_session)
+        .and_then(|()| enter_users(user_namespace));
+    let error = match begun {
         Ok(()) => program::become_program(&process),
         Err(error) => error,
     };
@@ -153,6 +205,7 @@ fn build(
     sandbox_directory: &std::path::Path,
     container_directory: &std::path::Path,
     node_mounts: &OwnedFd,
+    users: Option<BorrowedFd<'_>>,
 ) -> Result<Built, InitError> {
     let spec: LaunchSpec = state_files::read_json(&container_directory.join(files::LAUNCH))?
         .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))
@@ -171,7 +224,7 @@ fn build(
         )
     };
     nix::sched::setns(node_mounts, CloneFlags::CLONE_NEWNS).step("enter the node's mount namespace")?;
-    let volumes = volumes::open_volumes(spec.mounts)?;
+    let volumes = volumes::open_volumes(spec.mounts, users)?;
     let shared_memory = match shared_memory {
         Some(mount) => Some(mount),
         None => filesystems::copy_mount(std::path::Path::new("/dev/shm"), false).ok(),
@@ -181,7 +234,7 @@ fn build(
     rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .step("separate the mounts from the node's")?;
 
-    let root = root::mount_root(&spec.root)?;
+    let root = root::mount_root(&spec.root, users, spec.first_user)?;
     let root = root.as_fd();
     let user = user::resolve_user(&spec.user, &user::Accounts::read(root))?;
     for hidden in &spec.root.hidden {
@@ -189,7 +242,7 @@ fn build(
     }
     filesystems::mount_proc(root)?;
     filesystems::mount_sys(root, spec.privileged)?;
-    filesystems::mount_dev(root, shared_memory, &spec.devices, spec.privileged)?;
+    filesystems::mount_dev(root, shared_memory, &spec.devices, spec.privileged, spec.first_user)?;
 
     let cgroup = Cgroup::at(layout.clone(), &spec.cgroup);
     warnings.extend(cgroup.create().iter().map(ToString::to_string));
@@ -213,6 +266,7 @@ fn build(
     }
     let console = if spec.terminal {
         let console = console::open_console(root)?;
+        console::give_console(&console.terminal, spec.first_user)?;
         console::show_console(root, &console.terminal)?;
         Some(console)
     } else {
@@ -244,8 +298,10 @@ fn build(
         filters: spec.filters,
         oom_score_adj: spec.oom_score_adj,
         terminal: spec.terminal,
+        first_user: spec.first_user,
         cgroup: cgroup.path().to_owned(),
     };
+    give_streams(process.first_user, process.uid, process.gid);
     state_files::write_json(&container_directory.join(files::PROCESS), &process, Durability::Cached)?;
     if let Some(warning) = set_oom_score(process.oom_score_adj) {
         warnings.push(warning);
@@ -292,6 +348,7 @@ fn execution_console(
     }
     let root = File::open("/").step("open the root directory")?;
     let made = console::open_console(root.as_fd())?;
+    console::give_console(&made.terminal, process.first_user)?;
     if let Some(console) = console {
         send(&console, &InitMessage::Ready { warnings: Vec::new() }, vec![made.controller])
             .step("hand out the terminal")?;

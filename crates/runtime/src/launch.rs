@@ -58,6 +58,9 @@ pub(crate) struct LaunchSpec {
     pub(crate) privileged: bool,
     pub(crate) pid_namespace: PidNamespace,
     pub(crate) host_ipc: bool,
+    /// The node's number for user and group 0 of the container.
+    #[serde(default)]
+    pub(crate) first_user: u32,
     pub(crate) cgroup: String,
     pub(crate) resources: Resources,
     pub(crate) log: Option<LogSpec>,
@@ -202,6 +205,9 @@ pub(crate) struct ProcessRecord {
     pub(crate) filters: Vec<Vec<(u16, u8, u8, u32)>>,
     pub(crate) oom_score_adj: i32,
     pub(crate) terminal: bool,
+    /// The node's number for user and group 0 of the container.
+    #[serde(default)]
+    pub(crate) first_user: u32,
     pub(crate) cgroup: String,
 }
 

@@ -99,6 +99,13 @@ pub(crate) enum ShimReady {
     Failed { message: String },
 }
 
+/// Numbers of users and groups that a pod has to itself: its 0 is `first` for the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OwnUsers {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
 /// What a shim needs to know of its sandbox; lies in the sandbox's directory.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ShimSpec {
@@ -108,6 +115,9 @@ pub(crate) struct ShimSpec {
     /// A process namespace for all containers.
     pub(crate) shared_pid: bool,
     pub(crate) sysctls: Vec<(String, String)>,
+    /// User and group numbers of the pod's own; none: those of the node.
+    #[serde(default)]
+    pub(crate) users: Option<OwnUsers>,
     /// Bytes of /dev/shm.
     pub(crate) shm_bytes: u64,
 }

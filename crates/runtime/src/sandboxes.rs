@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::call_error::{CallError, OnPath as _};
 use crate::cgroup::Cgroup;
-use crate::compose::{limits, shares_processes};
+use crate::compose::{limits, own_users, shares_processes};
 use crate::container::Phase;
 use crate::launch::Resources;
 use crate::protocol::{self, Call, Reply, ShimReady, ShimSpec};
@@ -96,6 +96,7 @@ impl Runtime {
             host_ipc: options.ipc() == NamespaceMode::Node,
             shared_pid: shares_processes(&config),
             sysctls: linux.sysctls.into_iter().collect(),
+            users: own_users(&options)?,
             shm_bytes: SHM_BYTES,
         };
         state_files::write_json(&directory.join(protocol::files::SPEC), &spec, Durability::Cached)?;

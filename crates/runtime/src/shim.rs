@@ -14,6 +14,7 @@ mod log_file;
 mod output;
 mod pause;
 mod supervisor;
+mod users;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -109,12 +110,17 @@ fn set_up(directory: &Path) -> Result<Supervisor, ShimError> {
 
     let node_mounts = step("open the node's mount namespace", supervisor::node_mounts())?;
     let own_pid_namespace = step("open the process namespace", supervisor::own_pid_namespace())?;
+    // Namespaces that are made with users of their own belong to these: whoever is root there may do in them what root may.
+    let user_namespace = match spec.users {
+        None => None,
+        Some(users) => Some(step("make the pod's users", users::enter_namespaces_of(users))?),
+    };
     let mut namespaces = CloneFlags::CLONE_NEWNS;
-    if !spec.host_network {
+    if user_namespace.is_none() && !spec.host_network {
         // The host name goes with the network: a pod on the node's network has the node's name.
         namespaces |= CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS;
     }
-    if !spec.host_ipc {
+    if user_namespace.is_none() && !spec.host_ipc {
         namespaces |= CloneFlags::CLONE_NEWIPC;
     }
     step("make the pod's namespaces", nix::sched::unshare(namespaces))?;
@@ -147,6 +153,7 @@ fn set_up(directory: &Path) -> Result<Supervisor, ShimError> {
         signals,
         node_mounts,
         own_pid_namespace,
+        user_namespace,
         pause,
         clients: Clients::default(),
         containers: BTreeMap::new(),

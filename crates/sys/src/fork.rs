@@ -12,6 +12,8 @@ pub struct NewNamespaces {
     pub pid: bool,
     /// A mount namespace of its own.
     pub mount: bool,
+    /// A user namespace of its own, in which nobody is known until its numbers are mapped.
+    pub user: bool,
 }
 
 /// A child that was forked: its number, and a handle that can never mean another process.
@@ -83,6 +85,9 @@ pub fn fork_process(namespaces: NewNamespaces) -> Result<Forked, ForkError> {
     }
     if namespaces.mount {
         flags |= libc::CLONE_NEWNS as u64;
+    }
+    if namespaces.user {
+        flags |= libc::CLONE_NEWUSER as u64;
     }
     let arguments = CloneArguments {
         flags,

@@ -15,7 +15,7 @@ mod signals;
 pub use descriptors::{close_all_except, mark_all_close_on_exec};
 pub use device_filter::{DeviceAccess, DeviceFilterError, DeviceKind, DeviceRule, attach_device_filter};
 pub use fork::{ChildProcess, ForkError, Forked, NewNamespaces, exit_now, fork_process};
-pub use mount_attributes::{MountAttributes, MountChange, Propagation, change_mount};
+pub use mount_attributes::{MountAttributes, MountChange, Propagation, change_mount, map_owners};
 pub use process_title::set_process_title;
 pub use seccomp_filter::{FilterInstruction, InstallFilterError, install_filter};
 pub use signals::{reset_signals, send_signal};

@@ -205,6 +205,9 @@ fn proc_is_masked_unless_the_pod_has_its_own_users() {
     let said = run(&shell(script, "procMount: Unmasked"));
     assert_eq!(said.status, 2, "{}", said.all());
     assert!(said.stderr.contains("`hostUsers` must be false to use `Unmasked`"), "{}", said.all());
+    let script = "grep -c ' /proc/' /proc/self/mountinfo";
+    let said = run(&format!("  hostUsers: false\n{}", shell(script, "procMount: Unmasked")));
+    assert_eq!(said.lines(), ["0"], "nothing covers /proc: {}", said.all());
 }
 
 #[test]
@@ -233,4 +236,87 @@ fn volumes_belong_to_the_group_of_the_pod() {
         let expected = ["1000 2000", "2000 2777", "2000", "2000 2777", "2000", "p", "p", "2000 440"];
         assert_eq!(said.lines(), expected, "{policy}: {}", said.all());
     }
+}
+
+#[test]
+fn users_of_a_pod_are_not_those_of_the_host() {
+    if !privileged("users_of_a_pod_are_not_those_of_the_host") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    let shared = place.file("shared", "of the host\n");
+    let manifest = |name: &str| {
+        format!(
+            r#"apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  hostUsers: false
+  terminationGracePeriodSeconds: 1
+  volumes:
+  - {{name: v, emptyDir: {{}}}}
+  - {{name: m, emptyDir: {{medium: Memory}}}}
+  - {{name: info, downwardAPI: {{items: [{{path: name, fieldRef: {{fieldPath: metadata.name}}}}]}}}}
+  - {{name: shared, hostPath: {{path: {}}}}}
+  containers:
+  - name: test
+    image: coracle.dev/host
+    command: [/bin/sh, -c, "echo ready > /dev/stdout; exec sleep 1000"]
+    volumeMounts: [{{name: v, mountPath: /v}}, {{name: m, mountPath: /m}}, {{name: info, mountPath: /info}}, {{name: shared, mountPath: /shared}}]
+"#,
+            shared.display()
+        )
+    };
+    for name in ["one", "two"] {
+        node.kubectl_ok(&["create", "-f", "-"], &manifest(name));
+    }
+    for name in ["one", "two"] {
+        node.kubectl_ok(&["wait", "--for=condition=Ready", &format!("pod/{name}"), "--timeout=60s"], "");
+        node.wait_for(&["logs", name], |log| log == "ready\n");
+    }
+    let inside = |pod: &str, script: &str| node.kubectl_ok(&["exec", pod, "--", "/bin/sh", "-c", script], "");
+    // Root inside, with files that are root's, and the rights of root over what belongs to the pod.
+    let script = "id -u; touch /v/a /m/a /written && stat -c %u /v/a /m/a /written /etc/hosts /; cat /info/name; echo; busybox httpd -p 80 -h /tmp && echo bound";
+    let lines = inside("one", script);
+    assert_eq!(
+        lines.lines().collect::<Vec<&str>>(),
+        ["0", "0", "0", "0", "0", "0", "one", "bound"],
+        "{lines}"
+    );
+    // Somebody without a name outside, and not the same one for both pods.
+    let map = |pod: &str| {
+        inside(pod, "cat /proc/self/uid_map").split_whitespace().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let (one, two) = (map("one"), map("two"));
+    assert_eq!((one[0].as_str(), one[2].as_str()), ("0", "65536"));
+    assert!(one[1] != "0" && one[1] != two[1], "{one:?} {two:?}");
+    let outside = std::fs::read_dir("/proc")
+        .expect("processes")
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&path).ok()?);
+            (owner.to_string() == one[1]).then_some(path)
+        })
+        .count();
+    assert!(outside >= 1, "the process runs as {}", one[1]);
+    // What root of the host may do it may not.
+    let forbidden = "mount -t tmpfs none /mnt 2>/dev/null && echo mounted; cat /etc/shadow 2>/dev/null; mknod /tmp/disk b 8 0 2>/dev/null && echo node; echo over";
+    assert_eq!(inside("one", forbidden), "over\n");
+    for name in ["one", "two"] {
+        node.kubectl_ok(&["delete", "pod", name, "--grace-period=1"], "");
+    }
+    assert_eq!(std::fs::read_to_string(&shared).expect("still there"), "of the host\n");
+}
+
+#[test]
+fn any_user_may_open_its_own_output_again() {
+    if !privileged("any_user_may_open_its_own_output_again") {
+        return;
+    }
+    let script = "echo out > /dev/stdout; echo err > /dev/stderr; echo again > /proc/self/fd/1";
+    let said = run(&shell(script, "runAsUser: 1000, runAsGroup: 1000"));
+    let mut lines = said.lines();
+    lines.sort_unstable();
+    assert_eq!(lines, ["again", "err", "out"], "{}", said.all());
 }

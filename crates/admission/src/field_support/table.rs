@@ -106,6 +106,7 @@ pub const FIELD_RULES: &[FieldRule] = &[
         &["readinessGates", "readinessGates[].conditionType"],
         "statuses::a_pod_with_a_readiness_gate_waits_for_its_condition",
     ),
+    shown("", &["hostUsers"], "pod_security::users_of_a_pod_are_not_those_of_the_host"),
     shown("", &["os", "os.name"], "every_field::the_operating_system_is_linux"),
     shown("", &["resources"], "pod_fields::limits_of_the_pod_hold_for_its_containers_together"),
     shown(
@@ -496,16 +497,6 @@ pub const FIELD_RULES: &[FieldRule] = &[
         ],
         "pod_volumes::a_projected_volume_joins_its_sources",
     ),
-    shown(
-        "volumes[].projected.sources[]",
-        &[
-            "serviceAccountToken",
-            "serviceAccountToken.audience",
-            "serviceAccountToken.expirationSeconds",
-            "serviceAccountToken.path",
-        ],
-        "tokens::a_pod_has_a_token_of_its_service_account",
-    ),
     // What has no effect, or makes the pod wait, is said.
     warned("affinity", &["podAffinity", "podAntiAffinity"], "has no effect: all pods are on the only node"),
     warned(
@@ -596,6 +587,14 @@ pub const FIELD_RULES: &[FieldRule] = &[
         "this node has no huge pages: the pod will wait for the volume for ever",
     )
     .when(|medium| text(medium).starts_with("HugePages"), r#""HugePages""#),
+    // The volume that admission itself adds to every pod is no surprise to anybody: it asks for a lifetime that nobody else
+    // asks for.
+    warned(
+        "volumes[].projected.sources[]",
+        &["serviceAccountToken"],
+        "this node issues no tokens: the file is left out",
+    )
+    .when(|token| token["expirationSeconds"] != 3607, r#"{"path": "token"}"#),
     warned(
         "volumes[].projected.sources[]",
         &["clusterTrustBundle", "podCertificate"],
@@ -612,8 +611,6 @@ pub const FIELD_RULES: &[FieldRule] = &[
         &["overhead"],
         "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
     ),
-    refused("", &["hostUsers"], "this node gives pods no users of their own")
-        .when(|own| *own == false, "false"),
     refused("", &["resourceClaims"], NO_CLAIMS),
     refused("resources", &["claims"], NO_CLAIMS),
     refused("container[].resources", &["claims"], NO_CLAIMS),

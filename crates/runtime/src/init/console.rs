@@ -28,6 +28,15 @@ pub(super) fn open_console(root: BorrowedFd<'_>) -> Result<Console, InitError> {
     Ok(Console { controller, terminal })
 }
 
+/// Gives the terminal to the container's root, where that is not the node's.
+pub(super) fn give_console(terminal: impl AsFd, first_user: u32) -> Result<(), InitError> {
+    if first_user == 0 {
+        return Ok(());
+    }
+    let (uid, gid) = (rustix::fs::Uid::from_raw(first_user), rustix::fs::Gid::from_raw(first_user));
+    rustix::fs::fchown(terminal, Some(uid), Some(gid)).step("give the terminal away")
+}
+
 /// Shows the terminal as `/dev/console` too.
 pub(super) fn show_console(root: BorrowedFd<'_>, terminal: impl AsFd) -> Result<(), InitError> {
     let point = find_or_make(root, "/dev/console", TargetKind::File)?;

@@ -103,11 +103,14 @@ pub(super) fn mount_dev(
     shared_memory: Option<OwnedFd>,
     devices: &[DeviceSpec],
     privileged: bool,
+    first_user: u32,
 ) -> Result<(), InitError> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | MountAttrFlags::MOUNT_ATTR_STRICTATIME;
-    mount_new(root, "/dev", "tmpfs", &[("mode", "755"), ("size", "65536k")], attributes)?;
+    let owner = first_user.to_string();
+    let options = [("mode", "755"), ("size", "65536k"), ("uid", owner.as_str()), ("gid", owner.as_str())];
+    mount_new(root, "/dev", "tmpfs", &options, attributes)?;
     let dev = find(root, "/dev").step_path("open", "/dev")?;
     for (name, major, minor) in DEVICES {
         make_node(root, dev.as_fd(), name, FileType::CharacterDevice, (major, minor), 0o666)?;
@@ -115,12 +118,13 @@ pub(super) fn mount_dev(
     for (name, target) in LINKS {
         rustix::fs::symlinkat(target, &dev, name).step_path("make the link", format!("/dev/{name}"))?;
     }
+    let terminals = first_user.saturating_add(5).to_string();
     let no_setuid_exec = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     mount_new(
         root,
         "/dev/pts",
         "devpts",
-        &[("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620"), ("gid", "5")],
+        &[("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620"), ("gid", &terminals)],
         no_setuid_exec,
     )?;
     let point = find_or_make(root, "/dev/mqueue", TargetKind::Directory)?;

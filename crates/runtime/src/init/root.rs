@@ -4,13 +4,14 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::error::{InitError, Step as _};
-use super::targets::shown;
+use super::filesystems::copy_mount;
+use super::targets::{attach, shown};
 use crate::launch::RootSpec;
 
 /// Names inside the directory of a container's root.
@@ -18,12 +19,22 @@ const UPPER: &str = "upper";
 const WORK: &str = "work";
 const MOUNT_POINT: &str = "root";
 const SCRATCH: &str = "scratch";
+const OWNED: &str = "owned";
 
 /// Mounts the layers with a private writable layer on top, in the current mount namespace.
-pub(super) fn mount_root(root: &RootSpec) -> Result<OwnedFd, InitError> {
+pub(super) fn mount_root(
+    root: &RootSpec,
+    users: Option<BorrowedFd<'_>>,
+    first_user: u32,
+) -> Result<OwnedFd, InitError> {
     let mount_point = root.directory.join(MOUNT_POINT);
     fs::create_dir_all(&mount_point).step_path("make", shown(&mount_point))?;
-    let on_disk = writable_layer(&root.directory)?;
+    let owned = match users {
+        None => None,
+        Some(users) => Some(owned_layers(root, users)?),
+    };
+    let root = owned.as_ref().unwrap_or(root);
+    let on_disk = writable_layer(&root.directory, first_user)?;
     match mount_overlay(root, &on_disk, &mount_point) {
         Ok(()) => {}
         // The data directory lies on a file system that cannot hold a writable layer, such as another overlay.
@@ -32,7 +43,7 @@ pub(super) fn mount_root(root: &RootSpec) -> Result<OwnedFd, InitError> {
             fs::create_dir_all(&scratch).step_path("make", shown(&scratch))?;
             rustix::mount::mount("tmpfs", &scratch, "tmpfs", MountFlags::NODEV, c"mode=0700")
                 .step_path("mount a writable layer in memory at", shown(&scratch))?;
-            let in_memory = writable_layer(&scratch)?;
+            let in_memory = writable_layer(&scratch, first_user)?;
             mount_overlay(root, &in_memory, &mount_point)
                 .step_path("mount the root file system at", shown(&mount_point))?;
         }
@@ -40,18 +51,45 @@ pub(super) fn mount_root(root: &RootSpec) -> Result<OwnedFd, InitError> {
     open_directory(&mount_point).step_path("open", shown(&mount_point))
 }
 
+/// The same layers as mounts whose files belong to the pod's own users. They are attached in this mount namespace only, and go
+/// away with it. The writable layer is none of them: what is written there is the pod's anyway.
+fn owned_layers(root: &RootSpec, users: BorrowedFd<'_>) -> Result<RootSpec, InitError> {
+    let own = |source: &Path, name: &str| -> Result<PathBuf, InitError> {
+        let place = root.directory.join(OWNED).join(name);
+        fs::create_dir_all(&place).step_path("make", shown(&place))?;
+        let copy = copy_mount(source, false).step_path("use the layer", shown(source))?;
+        sys::map_owners(copy.as_fd(), users, false)
+            .step_path("give to the pod's own users the layer", shown(source))?;
+        let point = open_directory(&place).step_path("open", shown(&place))?;
+        attach(copy, point).step_path("attach the layer at", shown(&place))?;
+        Ok(place)
+    };
+    let mut layers = Vec::new();
+    for (number, layer) in root.layers.iter().enumerate() {
+        layers.push(own(layer, &number.to_string())?);
+    }
+    Ok(RootSpec { layers, ..root.clone() })
+}
+
 struct WritableLayer {
     upper: OwnedFd,
     work: OwnedFd,
 }
 
-fn writable_layer(directory: &Path) -> Result<WritableLayer, InitError> {
+/// The root directory belongs to the container's root.
+fn writable_layer(directory: &Path, first_user: u32) -> Result<WritableLayer, InitError> {
     let make = |name| {
         let path = directory.join(name);
         fs::create_dir_all(&path).step_path("make", shown(&path))?;
         open_directory(&path).step_path("open", shown(&path))
     };
-    Ok(WritableLayer { upper: make(UPPER)?, work: make(WORK)? })
+    let layer = WritableLayer { upper: make(UPPER)?, work: make(WORK)? };
+    if first_user != 0 {
+        let owner = (Uid::from_raw(first_user), Gid::from_raw(first_user));
+        rustix::fs::chownat(&layer.upper, "", Some(owner.0), Some(owner.1), AtFlags::EMPTY_PATH)
+            .step("give the writable layer to the container's root")?;
+    }
+    Ok(layer)
 }
 
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {

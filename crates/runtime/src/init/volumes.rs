@@ -16,12 +16,20 @@ pub(super) struct OpenedVolume {
 }
 
 /// Takes a copy of each volume; outer destinations come before inner ones, else in the order given.
-pub(super) fn open_volumes(volumes: Vec<VolumeMount>) -> Result<Vec<OpenedVolume>, InitError> {
+/// With users of the pod's own its files belong to those.
+pub(super) fn open_volumes(
+    volumes: Vec<VolumeMount>,
+    users: Option<BorrowedFd<'_>>,
+) -> Result<Vec<OpenedVolume>, InitError> {
     let mut opened = volumes
         .into_iter()
         .map(|volume| {
             let copy =
                 copy_mount(&volume.source, true).step_path("mount the volume", shown(&volume.source))?;
+            if let Some(users) = users {
+                sys::map_owners(copy.as_fd(), users, true)
+                    .step_path("give to the pod's own users the volume", shown(&volume.source))?;
+            }
             Ok(OpenedVolume { copy, volume })
         })
         .collect::<Result<Vec<_>, InitError>>()?;

@@ -145,6 +145,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) container_directory: PathBuf,
     pub(super) node_mounts: &'a OwnedFd,
     pub(super) own_pid_namespace: &'a OwnedFd,
+    /// The pod's own user namespace, if it has one.
+    pub(super) user_namespace: Option<&'a OwnedFd>,
     /// Process namespaces of others, looked up by the wish of the launch file.
     pub(super) target_of: &'a dyn Fn(&PidNamespace) -> Option<OwnedFd>,
 }
@@ -161,6 +163,7 @@ impl Container {
             container_directory,
             node_mounts,
             own_pid_namespace,
+            user_namespace,
             target_of,
         } = surroundings;
         let spec: LaunchSpec = state_files::read_json(&container_directory.join(files::LAUNCH))?
@@ -216,14 +219,17 @@ impl Container {
         };
         let own = spec.pid_namespace == PidNamespace::Own;
         let node_mounts = step("copy a descriptor", node_mounts.try_clone())?;
+        let user_namespace = step("copy a descriptor", user_namespace.map(OwnedFd::try_clone).transpose())?;
         let child = ContainerChild {
             sandbox_directory: sandbox_directory.to_owned(),
             container_directory: container_directory.clone(),
             status: child_status,
             node_mounts,
+            user_namespace,
             streams,
         };
-        let forked = fork_in(target.as_ref(), own_pid_namespace, NewNamespaces { pid: own, mount: false })?;
+        let forked =
+            fork_in(target.as_ref(), own_pid_namespace, NewNamespaces { pid: own, ..Default::default() })?;
         let process = match forked {
             Forked::Child => run_container(child),
             Forked::Parent(process) => process,

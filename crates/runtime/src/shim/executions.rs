@@ -27,6 +27,15 @@ pub(super) struct Execution {
     failed: bool,
 }
 
+/// Namespaces that the shim knows and a command needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExecutionNamespaces<'a> {
+    /// The process namespace of the shim.
+    pub(super) pid: &'a OwnedFd,
+    /// The pod's own user namespace, if it has one.
+    pub(super) user: Option<&'a OwnedFd>,
+}
+
 /// What the status socket brought.
 #[derive(Debug)]
 pub(super) enum Begun {
@@ -42,7 +51,7 @@ impl Execution {
         asker: Asker,
         container_directory: PathBuf,
         target: OwnedFd,
-        own_pid_namespace: &OwnedFd,
+        namespaces: ExecutionNamespaces<'_>,
         descriptors: Vec<OwnedFd>,
     ) -> Result<Self, CreateError> {
         let failed = |step, source: std::io::Error| CreateError::Step { step, source };
@@ -59,6 +68,8 @@ impl Execution {
             .map_err(|error| failed("open the null device", error.into())),
         };
         let streams = StandardStreams { input: next()?, output: next()?, error: next()? };
+        let user_namespace = namespaces.user.map(OwnedFd::try_clone).transpose();
+        let user_namespace = user_namespace.map_err(|error| failed("copy a descriptor", error))?;
         let child = ExecutionChild {
             container_directory,
             args: call.args,
@@ -66,10 +77,11 @@ impl Execution {
             terminal: call.terminal,
             status: child_status,
             target,
+            user_namespace,
             streams,
             console,
         };
-        let process = match fork_in(Some(&child.target), own_pid_namespace, NewNamespaces::default())? {
+        let process = match fork_in(Some(&child.target), namespaces.pid, NewNamespaces::default())? {
             Forked::Child => run_execution(child),
             Forked::Parent(process) => process,
         };

@@ -10,7 +10,7 @@ use sys::{ChildProcess, ForkError, Forked, NewNamespaces};
 
 /// Begins a process namespace. It ends with the returned process.
 pub(super) fn spawn_pause(directory: &Path) -> Result<ChildProcess, ForkError> {
-    match sys::fork_process(NewNamespaces { pid: true, mount: true })? {
+    match sys::fork_process(NewNamespaces { pid: true, mount: true, user: false })? {
         Forked::Parent(child) => Ok(child),
         Forked::Child => pause(directory),
     }

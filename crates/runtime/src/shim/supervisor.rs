@@ -14,7 +14,7 @@ use sys::ChildProcess;
 
 use super::clients::{Asker, Clients};
 use super::containers::{Container, Phase, Progress, Surroundings};
-use super::executions::{Begun, Execution};
+use super::executions::{Begun, Execution, ExecutionNamespaces};
 use super::output::Listener;
 use crate::launch::PidNamespace;
 use crate::protocol::{Call, ExecuteCall, Message, Reply, files};
@@ -28,6 +28,8 @@ pub(super) struct Supervisor {
     pub(super) node_mounts: OwnedFd,
     /// The process namespace that this process is in.
     pub(super) own_pid_namespace: OwnedFd,
+    /// The pod's own user namespace, if it has one.
+    pub(super) user_namespace: Option<OwnedFd>,
     pub(super) pause: Option<ChildProcess>,
     pub(super) clients: Clients,
     pub(super) containers: BTreeMap<String, Container>,
@@ -250,6 +252,7 @@ impl Supervisor {
             container_directory: self.directory.join(files::CONTAINERS).join(&id),
             node_mounts: &self.node_mounts,
             own_pid_namespace: &self.own_pid_namespace,
+            user_namespace: self.user_namespace.as_ref(),
             target_of: &target_of,
         };
         match Container::create(id.clone(), asker, surroundings) {
@@ -313,7 +316,9 @@ impl Supervisor {
             .try_clone()
             .map_err(|source| super::containers::CreateError::Step { step: "copy a descriptor", source });
         let begun = begun.and_then(|target| {
-            Execution::begin(call, asker, directory, target, &self.own_pid_namespace, descriptors)
+            let namespaces =
+                ExecutionNamespaces { pid: &self.own_pid_namespace, user: self.user_namespace.as_ref() };
+            Execution::begin(call, asker, directory, target, namespaces, descriptors)
         });
         match begun {
             Ok(execution) => drop(self.executions.insert(number, execution)),
