@@ -28,6 +28,8 @@ mod node;
 mod output;
 #[path = "e2e/pod_fields.rs"]
 mod pod_fields;
+#[path = "e2e/pod_life.rs"]
+mod pod_life;
 #[path = "e2e/pod_security.rs"]
 mod pod_security;
 #[path = "e2e/pod_volumes.rs"]
@@ -36,6 +38,8 @@ mod pod_volumes;
 mod probes;
 #[path = "e2e/reboots.rs"]
 mod reboots;
+#[path = "e2e/scheduling.rs"]
+mod scheduling;
 #[path = "e2e/services.rs"]
 mod services;
 #[path = "e2e/static_pods.rs"]
