@@ -8,7 +8,7 @@ fn pod(name: &str, spec: &str) -> String {
     format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n{spec}")
 }
 
-fn phase_of<'a>(name: &'a str) -> [&'a str; 5] {
+fn phase_of(name: &str) -> [&str; 5] {
     ["get", "pod", name, "-o", "jsonpath={.status.phase}"]
 }
 
