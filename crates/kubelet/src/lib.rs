@@ -26,7 +26,7 @@
 //!
 //! # Errors
 //!
-//! A panic stays where it is ([`faults`]): a worker repeats its turn after a pause, every other task begins anew.
+//! A panic stays where it is (`faults`): a worker repeats its turn after a pause, every other task begins anew.
 //! What concerns a pod is shown there: a waiting reason, an event, a status. What concerns the node is logged, and tried again.
 
 mod agent;
