@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::{Pod, Volume};
 use crate::config::PodDirs;
 
 pub(crate) use empty_dir::EmptyDirMedium;
+pub(crate) use host_path::still_holds;
 pub(crate) use payload::PayloadError;
 pub(crate) use source::fetch_volumes;
 pub(crate) use sub_path::{SubPathMount, prepare_sub_path};

@@ -10,12 +10,14 @@
 //! repeated after a pause; other pods do not notice.
 
 mod actions;
+mod dependencies;
 mod hooks;
 mod losses;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cri::v1;
@@ -102,6 +104,8 @@ pub(crate) struct PodWorker {
     under_way: UnderWay,
     /// Hooks that run; dropping one gives it up.
     hooks: BTreeMap<HookKey, DropGuard>,
+    /// A look at the machine's files for this pod has not come back.
+    looking: Arc<AtomicBool>,
     /// Back-offs that were told already: container and the attempt that waits.
     announced: Vec<(String, u32)>,
 }
@@ -123,6 +127,7 @@ impl PodWorker {
             saved: String::new(),
             written: None,
             under_way: UnderWay::default(),
+            looking: Arc::default(),
             hooks: BTreeMap::new(),
             announced: Vec::new(),
         }
@@ -172,6 +177,7 @@ impl PodWorker {
         self.read_news().await;
         let began = std::time::Instant::now();
         self.look().await?;
+        self.check_dependencies().await;
         tracing::debug!(pod = self.name(), took = ?began.elapsed(), "looked at the runtime");
         let now = clock::now();
         self.memory.note_accepted(now);
@@ -214,7 +220,7 @@ impl PodWorker {
     }
 
     fn pause_until(&self, wake_at: Option<lifecycle::BootTime>) -> Duration {
-        let resync = self.agent.config.resync;
+        let resync = self.resync();
         let Some(wake_at) = wake_at else {
             return resync;
         };

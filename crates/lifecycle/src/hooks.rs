@@ -90,7 +90,7 @@ pub enum HookReason {
     Delete,
     /// A liveness or startup probe, or a hook, failed.
     Health,
-    /// Something that the container needs is gone: its sandbox.
+    /// Something that the container needs is gone: its sandbox, a volume, a device.
     Dependency,
 }
 
@@ -120,7 +120,7 @@ impl KillReason {
             | Self::RestartAll
             | Self::NotWanted => HookReason::Delete,
             Self::Unhealthy(_) | Self::HookFailed(_) => HookReason::Health,
-            Self::SandboxDied => HookReason::Dependency,
+            Self::SandboxDied | Self::VolumeFailed(_) => HookReason::Dependency,
         }
     }
 }

@@ -100,4 +100,6 @@ pub struct ContainerHealth {
     pub failed: Option<String>,
     /// The grace that the failed probe names, in seconds.
     pub grace_seconds: Option<i64>,
+    /// A volume of it that has failed, where the pod's hooks are to be told.
+    pub lost_volume: Option<String>,
 }

@@ -151,13 +151,15 @@ pub enum KillReason {
     NotWanted,
     /// Its sandbox has died.
     SandboxDied,
+    /// A volume or device of it, by the volume's name, is not there any more.
+    VolumeFailed(String),
 }
 
 impl KillReason {
     /// Whether the container failed, so that its policy decides as after a failure, whatever its exit status.
     pub fn is_failure(&self) -> bool {
         match self {
-            Self::Unhealthy(_) | Self::HookFailed(_) => true,
+            Self::Unhealthy(_) | Self::HookFailed(_) | Self::VolumeFailed(_) => true,
             Self::PodStops(_)
             | Self::DefinitionChanged
             | Self::RestartAll
@@ -173,6 +175,9 @@ impl KillReason {
                 format!("Stopping container {container}")
             }
             Self::Unhealthy(message) | Self::HookFailed(message) => message.clone(),
+            Self::VolumeFailed(volume) => {
+                format!("Container {container} has lost its volume {volume}, will be restarted")
+            }
             Self::DefinitionChanged => {
                 format!("Container {container} definition changed, will be restarted")
             }

@@ -5,6 +5,12 @@ use std::path::Path;
 
 use super::VolumeError;
 
+/// Whether the path is still what its type demands; one without a type may be anything. Makes nothing.
+pub(crate) fn still_holds(path: &Path, type_: &str) -> bool {
+    let type_ = type_.strip_suffix("OrCreate").unwrap_or(type_);
+    check(path, type_).is_ok()
+}
+
 pub(super) fn check(path: &Path, type_: &str) -> Result<(), VolumeError> {
     let metadata = std::fs::metadata(path).ok();
     let file_type = metadata.as_ref().map(std::fs::Metadata::file_type);

@@ -419,3 +419,32 @@ async fn https_hooks_and_probes_take_any_certificate() {
     let (_, text) = cluster.http("/containerLogs/default/p/a?hook=postStart").await;
     assert!(text.contains("GET /secure HTTP/1.1") && text.contains("HTTP status 200"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_the_documents_contract_a_container_whose_volume_fails_hears_dependency_and_waits_for_it() {
+    let cluster = Cluster::new().await;
+    let disk = cluster.dir.path().join("disk");
+    std::fs::create_dir(&disk).expect("made");
+    cluster.runtime.print_on_exec("bye", "ok", "");
+    let fields = json!({"lifecycle": {"preStop": exec("bye")}, "volumeMounts": [{"name": "disk", "mountPath": "/disk"}]});
+    let spec = json!({"containers": [container_with("a", &["run"], fields), container("b", &["run"])],
+        "volumes": [{"name": "disk", "hostPath": {"path": disk, "type": "Directory"}}]});
+    cluster.create_annotated("p", json!({"hooks.coracle.dev/contract": "document"}), spec).await;
+    cluster.phase("p", "Running").await;
+    std::fs::remove_dir(&disk).expect("removed");
+    cluster
+        .event("Killing spec.containers{a}: Container a has lost its volume disk, will be restarted")
+        .await;
+    reaches_call(&cluster, "exec_sync bye").await;
+    let environments = cluster.runtime.exec_environments("bye");
+    assert_eq!(environments[0], ["HOOK_NAME=preStop", "HOOK_ATTEMPT=1", "HOOK_REASON=Dependency"]);
+    cluster.event("FailedMount").await;
+    std::fs::create_dir(&disk).expect("made");
+    cluster
+        .pod_becomes("p", "restarted", |pod| {
+            let status = &pod["status"]["containerStatuses"][0];
+            status["restartCount"] == 1 && status["ready"] == true
+        })
+        .await;
+    assert_eq!(cluster.runtime.container("b").expect("it runs").attempt(), 0, "the other one goes on");
+}

@@ -229,7 +229,13 @@ fn check_running(
     plan: &mut Plan,
 ) {
     let health = view.health.get(&instance.id);
-    if let Some((health, message)) = health.and_then(|health| Some((health, health.failed.as_ref()?))) {
+    if view.memory.stopping.contains_key(&instance.id) {
+        // What was begun is finished, even if its cause has gone away. Why was said when it began.
+        stop_once(view, instance, KillReason::NotWanted, grace_of(view), plan);
+    } else if let Some(volume) = health.and_then(|health| health.lost_volume.clone()) {
+        stop_once(view, instance, KillReason::VolumeFailed(volume), grace_of(view), plan);
+    } else if let Some((health, message)) = health.and_then(|health| Some((health, health.failed.as_ref()?)))
+    {
         let grace = health.grace_seconds.unwrap_or_else(|| grace_of(view));
         stop_once(view, instance, KillReason::Unhealthy(message.clone()), grace, plan);
     } else if instance.spec_hash.as_ref().is_some_and(|hash| *hash != (view.spec_hash)(container.spec)) {

@@ -411,6 +411,7 @@ fn reasons_of_stops_are_those_of_the_document() {
         (KillReason::Unhealthy(String::new()), HookReason::Health),
         (KillReason::HookFailed(String::new()), HookReason::Health),
         (KillReason::SandboxDied, HookReason::Dependency),
+        (KillReason::VolumeFailed(String::new()), HookReason::Dependency),
     ];
     for (kill, reason) in rows {
         assert_eq!(kill.hook_reason(), reason, "{kill:?}");
@@ -458,4 +459,37 @@ fn a_pre_stop_hook_that_outlives_its_container_is_given_up() {
     world.begin(&key("a", 0, HookKind::PreStop));
     world.end("a", 3);
     assert_eq!(world.words(), ["abandon preStop a", "stop sandbox-0", "clear", "forget"]);
+}
+
+#[test]
+fn a_container_that_has_lost_a_volume_is_stopped_and_starts_again_whatever_its_exit_status() {
+    let spec = json!({"restartPolicy": "OnFailure", "containers": [container("a")]});
+    let mut world = World::with_sandbox(spec);
+    let id = world.start("a");
+    let lost_volume = Some("disk".to_owned());
+    world.health.insert(id.clone(), ContainerHealth { started: true, lost_volume, ..Default::default() });
+    let plan = world.plan();
+    let [crate::Action::StopContainer { reason, .. }] = plan.actions.as_slice() else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(reason.message("a"), "Container a has lost its volume disk, will be restarted");
+    assert!(reason.is_failure());
+    world.stopping(&id, world.now.boot.plus_seconds(30), true);
+    world.end("a", 0);
+    assert_eq!(world.words(), ["start a-1"]);
+}
+
+#[test]
+fn a_stop_that_was_begun_is_finished_when_its_cause_goes_away_during_the_hook() {
+    let mut world = World::with_sandbox(json!({"containers": [hooked("a", &json!({"preStop": sleep()}))]}));
+    let id = world.start("a");
+    let lost_volume = Some("disk".to_owned());
+    world.health.insert(id.clone(), ContainerHealth { started: true, lost_volume, ..Default::default() });
+    assert_eq!(world.words(), ["begin to stop a-0 in 30"]);
+    world.begin_stop(&id, 30);
+    world.begin(&key("a", 0, HookKind::PreStop));
+    world.health.clear();
+    assert!(world.words().is_empty());
+    world.finish(&key("a", 0, HookKind::PreStop), HookOutcome::Succeeded);
+    assert_eq!(world.words(), ["stop a-0 in 30"]);
 }
