@@ -61,6 +61,20 @@ fn an_ephemeral_container_joins_a_running_pod() {
     node.wait_for(&["get", "pod", "worker", "-o", running], |since| !since.is_empty());
     let seen = node.kubectl_ok(&["exec", "worker", "-c", "shell", "--", "cat", "/proc/1/cmdline"], "");
     assert_eq!(seen.replace('\0', " "), "sleep 1111 ");
+    // Attached: what is typed reaches it, and what it says comes back.
+    let debug = [
+        "debug",
+        "-i",
+        "worker",
+        "--image=coracle.dev/host",
+        "--target=main",
+        "-c",
+        "typed",
+        "--",
+        "/bin/sh",
+    ];
+    let said = node.kubectl(&debug, "echo from $(hostname) $((6*7)); exit\n");
+    assert!(said.status == 0 && said.stdout.contains("from worker 42"), "{}\n{}", said.all(), node.log());
     let described = node.kubectl_ok(&["describe", "pod", "worker"], "");
     assert!(described.contains("Ephemeral Containers:"), "{described}");
 

@@ -156,6 +156,54 @@ fn a_rule_starts_all_containers_of_a_pod_again() {
 }
 
 #[test]
+fn a_pod_whose_shim_is_killed_is_made_anew_or_has_failed_as_its_policy_says() {
+    if !privileged("a_pod_whose_shim_is_killed_is_made_anew_or_has_failed_as_its_policy_says") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    let spec = |policy: &str| {
+        format!(
+            "  restartPolicy: {policy}\n  terminationGracePeriodSeconds: 1\n  containers: [{{name: c, image: coracle.dev/host, command: [sleep, \"100000\"]}}]\n"
+        )
+    };
+    node.kubectl_ok(
+        &["apply", "-f", "-"],
+        &format!("{}---\n{}", pod("again", &spec("Always")), pod("once", &spec("Never"))),
+    );
+    for name in ["again", "once"] {
+        node.wait_for(&phase_of(name), |phase| phase == "Running");
+    }
+    let mark = place
+        .data()
+        .parent()
+        .and_then(std::path::Path::file_name)
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned();
+    let shims: Vec<String> = e2e::left_behind(&mark)
+        .into_iter()
+        .filter(|line| line.contains("coracle shim"))
+        .filter_map(|line| Some(line.strip_prefix("process ")?.split(':').next()?.to_owned()))
+        .collect();
+    assert_eq!(shims.len(), 2);
+    let killed = std::process::Command::new("kill").arg("-9").args(&shims).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    let state = [
+        "get",
+        "pod",
+        "again",
+        "-o",
+        "jsonpath={.status.containerStatuses[0].restartCount} {.status.conditions[?(@.type=='Ready')].status} {.status.containerStatuses[0].lastState.terminated.exitCode}",
+    ];
+    node.wait_for(&state, |shown| shown == "1 True 137");
+    node.wait_for(&phase_of("once"), |phase| phase == "Failed");
+    let code =
+        ["get", "pod", "once", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}"];
+    assert_eq!(node.kubectl_ok(&code, ""), "137");
+}
+
+#[test]
 fn a_daemon_that_is_killed_again_and_again_starts_nothing_twice_and_forgets_nothing() {
     if !privileged("a_daemon_that_is_killed_again_and_again_starts_nothing_twice_and_forgets_nothing") {
         return;
