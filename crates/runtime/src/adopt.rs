@@ -60,8 +60,7 @@ impl Runtime {
         let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let record = match state_files::read_json::<SandboxRecord>(&record_path(directory)) {
             Ok(Some(record)) if record.id == name => record,
-            // A container is only made in a sandbox that is finished.
-            Ok(None) if is_empty(&directory.join(crate::protocol::files::CONTAINERS)) => {
+            Ok(None) if was_never_finished(directory) => {
                 tracing::warn!(sandbox = %name, "a sandbox was never finished; what there is of it is removed");
                 return self.discard_sandbox(&name, directory).await;
             }
@@ -179,6 +178,13 @@ impl Runtime {
             self.state.note_set_aside(&id, problem, &kept);
         }
     }
+}
+
+/// Whether a directory without a record is a sandbox that never stood. A container is only made in one that does; and what
+/// has no place for containers and yet something in it is nothing of ours, and not to be deleted.
+fn was_never_finished(directory: &Path) -> bool {
+    let containers = directory.join(crate::protocol::files::CONTAINERS);
+    is_empty(directory) || (containers.is_dir() && is_empty(&containers))
 }
 
 /// Whether nothing is in a directory, or it is not there.
