@@ -172,7 +172,7 @@ fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
             let mut explanation = explain::explain(&expanded.input, &images, &settings);
             // A secret parameter is one also where a template puts it into a plain value.
             if !args.show_secrets {
-                explanation.mask(|text| expanded.redact(text));
+                explanation.mask(|text| expanded.redactor.redact(text));
             }
             explanation
         }

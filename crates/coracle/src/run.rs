@@ -106,7 +106,7 @@ fn start(args: RunArgs) -> Result<u8, Failure> {
         (true, None) => Form::Quiet,
         (false, None) => Form::Text,
     };
-    let report = Arc::new(Report::new(form));
+    let report = Arc::new(Report::new(form, expanded.redactor.clone()));
     let base = args.node.data_dir();
     let config = NodeConfig {
         listen: args.keep.then(|| std::net::SocketAddr::from(([127, 0, 0, 1], 0))),
@@ -216,8 +216,8 @@ async fn lives(
         create::create(&node.client, &expanded.input, plan, report).await.map_err(|error| match &error {
             create::CreateError::Refused { place, message, hint, code } => {
                 let status = if *code < 500 { INPUT } else { CANNOT_START };
-                let failure =
-                    Failure::text(status, report::printable(&expanded.redact(message))).place(place.clone());
+                let failure = Failure::text(status, report::printable(&expanded.redactor.redact(message)))
+                    .place(place.clone());
                 match hint {
                     Some(hint) => failure.hint(hint.clone()),
                     None if message.contains("unknown field") => {

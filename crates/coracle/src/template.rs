@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 
 pub(crate) use arguments::ValueArgs;
-pub(crate) use expand::{Expanded, expand};
+pub(crate) use expand::{Expanded, Redactor, expand};
 
 /// Arguments of `coracle template`.
 #[derive(clap::Args)]

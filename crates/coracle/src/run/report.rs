@@ -10,6 +10,7 @@ use anstyle::{AnsiColor, Style};
 use tokio::sync::Notify;
 
 use super::outcome::ContainerChange;
+use crate::template::Redactor;
 
 /// How much is printed, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(crate) enum Form {
 }
 
 /// Something that happened.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Happening<'a> {
     /// An object of the input was created.
     Created { kind: &'a str, namespace: Option<&'a str>, name: &'a str },
@@ -65,6 +66,7 @@ const CANNOT_START: &str = "CannotStart";
 /// Prints happenings; shared by the tasks that follow pods and logs.
 pub(crate) struct Report {
     form: Form,
+    redactor: Redactor,
     lines: Mutex<Lines>,
     /// Why standard output takes nothing more.
     unwritable: OnceLock<io::Error>,
@@ -102,13 +104,44 @@ const PREFIX_COLOURS: [AnsiColor; 6] = [
 
 impl Report {
     /// A report in this form.
-    pub(crate) fn new(form: Form) -> Self {
+    pub(crate) fn new(form: Form, redactor: Redactor) -> Self {
         let (unwritable, became_unwritable) = (OnceLock::new(), Notify::new());
-        Self { form, lines: Mutex::default(), unwritable, became_unwritable }
+        Self { form, redactor, lines: Mutex::default(), unwritable, became_unwritable }
     }
 
     /// Prints one happening. When standard output does not take it, [`Self::becomes_unwritable`] ends.
+    ///
+    /// What API and node say is shown without the values of secret parameters; what containers write is theirs.
     pub(crate) fn tell(&self, happening: &Happening<'_>) {
+        let (text, waits);
+        let mut masked = *happening;
+        match &mut masked {
+            Happening::Phase { message: Some(message), .. }
+            | Happening::Event { message, .. }
+            | Happening::CannotStart { message, .. }
+            | Happening::Warning { message, .. } => {
+                text = self.redactor.redact(message);
+                *message = &text;
+            }
+            Happening::Container { change, .. } => {
+                if let ContainerChange::Waits { container, reason, message } = change {
+                    let (container, reason) = (container.clone(), reason.clone());
+                    waits =
+                        ContainerChange::Waits { container, reason, message: self.redactor.redact(message) };
+                    *change = &waits;
+                }
+            }
+            Happening::Phase { message: None, .. }
+            | Happening::Created { .. }
+            | Happening::Log { .. }
+            | Happening::Result { .. }
+            | Happening::Message { .. }
+            | Happening::Notice { .. } => {}
+        }
+        self.tell_masked(&masked);
+    }
+
+    fn tell_masked(&self, happening: &Happening<'_>) {
         let Ok(mut lines) = self.lines.lock() else { return };
         let told = match self.form {
             Form::Json => self.on_standard_output(|| tell_json(happening)),

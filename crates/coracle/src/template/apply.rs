@@ -54,7 +54,7 @@ pub(super) fn run(args: &ApplyArgs) -> Ended {
     instance::check_instance_name(name).map_err(|refusal| reporter.refusal(&refusal))?;
     let mut given = values::of_flags(&args.values, &words.values)?;
     values::add_environment(&mut given, &args.values, &template, |name| std::env::var_os(name))?;
-    values::ask(&mut given, &args.values, &template, |_| false)?;
+    values::ask(&mut given, &args.values, &template)?;
     let session = Session {
         args,
         source: &source,

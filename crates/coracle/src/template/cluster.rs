@@ -3,14 +3,21 @@
 use std::future::Future;
 
 use http::{Method, Request, header};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use manifest::{Limits, Node};
 use serde_json::Value;
 
 use super::arguments::ClusterArgs;
+use super::report::printable;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::run::create::warning_text;
+
+/// Most bytes of one answer: a page of 500 objects has less.
+const MOST_BYTES: usize = 256 * 1024 * 1024;
+
+/// Most pages of a list.
+const MOST_PAGES: usize = 1_000;
 
 /// Our group and version as a path.
 const TEMPLATES: &str = "/apis/template.coracle.dev/v1";
@@ -160,13 +167,13 @@ impl Answer {
             return Ok(self);
         }
         let status = self.tree();
-        let message = status["message"].as_str().unwrap_or("refused without a message").to_owned();
+        let message = printable(status["message"].as_str().unwrap_or("refused without a message"));
         let causes = status.pointer("/details/causes").and_then(Value::as_array);
         let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
         let causes = causes
             .into_iter()
             .flatten()
-            .map(|cause| Cause { field: text(cause, "field"), message: text(cause, "message") })
+            .map(|cause| Cause { field: text(cause, "field"), message: printable(&text(cause, "message")) })
             .collect();
         Err(ClusterError::Refused { what: what.to_owned(), message, code: self.code, causes })
     }
@@ -223,7 +230,12 @@ impl Cluster {
         let warnings = response.headers().get_all(header::WARNING).iter();
         let warnings = warnings.filter_map(|value| value.to_str().ok()).map(warning_text).collect();
         let code = response.status().as_u16();
-        let bytes = response.into_body().collect().await.map_err(unreachable)?.to_bytes().to_vec();
+        let body = Limited::new(response.into_body(), MOST_BYTES);
+        let bytes = body.collect().await.map_err(|cause| ClusterError::Unexpected {
+            what: "the API server".to_owned(),
+            message: cause.to_string(),
+        })?;
+        let bytes = bytes.to_bytes().to_vec();
         Ok(Answer { code, warnings, bytes })
     }
 
@@ -248,7 +260,7 @@ impl Cluster {
     pub(super) async fn list(&self, path: &str, selector: &str) -> Result<Vec<Value>, ClusterError> {
         let mut items = Vec::new();
         let mut page = String::new();
-        loop {
+        for _ in 0..MOST_PAGES {
             let path = format!("{path}?limit=500&labelSelector={}{page}", escaped(selector));
             let list = self.get(&path, &path).await?.unwrap_or_default();
             items.extend(list["items"].as_array().cloned().unwrap_or_default());
@@ -257,6 +269,7 @@ impl Cluster {
                 Some(_) | None => return Ok(items),
             }
         }
+        Err(ClusterError::Unexpected { what: path.to_owned(), message: "it has no end".to_owned() })
     }
 
     /// A stored template, without what only says how it is stored.

@@ -2,7 +2,7 @@
 //! where its template has it.
 
 use ::template::{Processed, Template};
-use environment::Severity;
+use environment::{SecretText, Severity};
 
 use super::arguments::ValueArgs;
 use super::report::Reporter;
@@ -17,37 +17,50 @@ const MASK: &str = "****";
 /// What is shorter would hide half of any text.
 const SHORTEST: usize = 3;
 
-/// The forms of a text in JSON and in tables, where they differ from the text.
-fn escaped(text: &str) -> Vec<String> {
-    let json = serde_json::Value::from(text).to_string();
-    let forms = [
-        json.trim_matches('"').to_owned(),
-        text.escape_debug().to_string(),
-        text.escape_default().to_string(),
-    ];
-    forms.into_iter().filter(|form| form != text).collect()
-}
-
 /// Input without templates.
 pub(crate) struct Expanded {
     /// The objects.
     pub(crate) input: Input,
     /// What the templates say to people, in order.
     pub(crate) messages: Vec<String>,
-    processed: Vec<Processed>,
+    /// What their secret parameters are.
+    pub(crate) redactor: Redactor,
 }
 
-impl Expanded {
-    /// `text` without the values of secret parameters.
-    ///
-    /// They are found as they are and as JSON and tables write them.
-    pub(crate) fn redact(&self, text: &str) -> String {
-        let redacted = self.processed.iter().fold(text.to_owned(), |text, processed| processed.redact(&text));
-        let secrets =
-            self.processed.iter().flat_map(|processed| &processed.parameters).filter(|each| each.secret);
+/// Takes the values of secret parameters out of texts that come from somewhere else.
+#[derive(Clone, Default)]
+pub(crate) struct Redactor(Vec<SecretText>);
+
+impl Redactor {
+    fn add(&mut self, processed: &Processed) {
+        let secrets = processed.parameters.iter().filter(|parameter| parameter.secret);
         let values = secrets.map(|secret| secret.value.expose()).filter(|value| value.len() >= SHORTEST);
-        values.flat_map(escaped).fold(redacted, |text, escaped| text.replace(&escaped, MASK))
+        self.0.extend(values.flat_map(forms).map(SecretText::new));
+        // The longest first, so that no part of one is left.
+        self.0.sort_by_key(|form| std::cmp::Reverse(form.expose().len()));
     }
+
+    /// `text` without the values: as they are, and as JSON and tables write them.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, form| {
+            if text.contains(form.expose()) { text.replace(form.expose(), MASK) } else { text }
+        })
+    }
+}
+
+/// A text, and its forms in JSON and in tables where they differ.
+fn forms(text: &str) -> Vec<String> {
+    let json = serde_json::Value::from(text).to_string();
+    let inner = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(&json);
+    let mut forms = vec![
+        text.to_owned(),
+        inner.to_owned(),
+        text.escape_debug().to_string(),
+        text.escape_default().to_string(),
+    ];
+    forms.sort_unstable();
+    forms.dedup();
+    forms
 }
 
 /// Processes every template of the input. With `names_instances` each is an instance of its own name, if none is given.
@@ -64,17 +77,17 @@ pub(crate) fn expand(mut input: Input, args: &ValueArgs, names_instances: bool) 
                 .place(input.files.first().map(|file| file.name.clone()).unwrap_or_default())
                 .hint("a template has kind Template and apiVersion template.coracle.dev/v1, template.openshift.io/v1 or v1"));
         }
-        return Ok(Expanded { input, messages: Vec::new(), processed: Vec::new() });
+        return Ok(Expanded { input, messages: Vec::new(), redactor: Redactor::default() });
     }
     let mut known: Vec<String> = Vec::new();
     for object in input.objects.iter().filter(|object| is_template(object)) {
         let template = Template::read(&object.document.root, args.dialect.map(Into::into))
             .map_err(|refusal| Reporter::new(&input, object).refusal(&refusal))?;
         values::add_environment(&mut given, args, &template, |name| std::env::var_os(name))?;
-        values::ask(&mut given, args, &template, |_| false)?;
+        values::ask(&mut given, args, &template)?;
         known.extend(template.parameters.iter().map(|parameter| parameter.name.to_owned()));
     }
-    let (mut messages, mut processed, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut messages, mut redactor, mut replaced) = (Vec::new(), Redactor::default(), Vec::new());
     for (index, object) in input.objects.iter().enumerate().filter(|(_, object)| is_template(object)) {
         let reporter = Reporter::new(&input, object);
         let template = Template::read(&object.document.root, args.dialect.map(Into::into))
@@ -94,11 +107,11 @@ pub(crate) fn expand(mut input: Input, args: &ValueArgs, names_instances: bool) 
             .map_err(|refusal| reporter.refusal(&refusal))?;
         reporter.findings(&result.findings, Severity::Warning);
         messages.extend(result.message.clone());
-        replaced.push((index, result.objects.clone()));
-        processed.push(result);
+        redactor.add(&result);
+        replaced.push((index, result.objects));
     }
     for (index, objects) in replaced.into_iter().rev() {
         input.replace(index, objects);
     }
-    Ok(Expanded { input, messages, processed })
+    Ok(Expanded { input, messages, redactor })
 }

@@ -130,9 +130,14 @@ fn of_discovery(group_version: &str, resource: &Value) -> Option<ServedKind> {
     let plural = resource["name"].as_str().filter(|name| !name.contains('/'))?;
     let has =
         |verb: &str| resource["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|each| each == verb));
+    let is_harmless = |name: &str| !name.contains(|each: char| each.is_control());
+    let kind = resource["kind"].as_str().unwrap_or_default();
+    if !is_harmless(plural) || !is_harmless(kind) || !is_harmless(group_version) {
+        return None;
+    }
     (has("list") && has("delete") && has("create")).then(|| ServedKind {
         group_version: group_version.to_owned(),
-        kind: resource["kind"].as_str().unwrap_or_default().to_owned(),
+        kind: kind.to_owned(),
         plural: plural.to_owned(),
         is_namespaced: resource["namespaced"] == true,
     })

@@ -9,6 +9,7 @@ use super::Ended;
 use super::arguments::{ClusterArgs, ListForm};
 use super::cluster::{Cluster, ClusterError, block_on};
 use super::kinds::{self, ServedKind};
+use super::report::printable;
 use super::table::{cell, render};
 use crate::standard_output;
 
@@ -106,7 +107,7 @@ pub(super) async fn members(cluster: &Cluster, selector: &str) -> Result<Vec<Mem
             members.push(Member {
                 instance: instance.unwrap_or_default().to_owned(),
                 kind: kind.clone(),
-                name: text("/metadata/name"),
+                name: printable(&text("/metadata/name")),
             });
         }
     }

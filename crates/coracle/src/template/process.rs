@@ -69,7 +69,7 @@ pub(super) fn run(args: &ProcessArgs) -> Ended {
     let template = read(&source, &args.values, &reporter)?;
     let mut given = values::of_flags(&args.values, &words.values)?;
     values::add_environment(&mut given, &args.values, &template, |name| std::env::var_os(name))?;
-    values::ask(&mut given, &args.values, &template, |_| false)?;
+    values::ask(&mut given, &args.values, &template)?;
     let on_server = is_stored || (args.cluster.kubeconfig.is_some() && !args.local);
     let result = if on_server {
         on_the_server(args, &source, &template, &given, &reporter)?
@@ -169,7 +169,7 @@ fn misgiven(template: &Template<'_>, given: &Given, ignores: bool) -> Vec<Proble
 }
 
 /// The template with its values and labels, as it is sent.
-fn filled(root: &Node, template: &Template<'_>, given: &Given, args: &ValueArgs) -> Node {
+pub(super) fn filled(root: &Node, template: &Template<'_>, given: &Given, args: &ValueArgs) -> Node {
     let mut root = root.clone();
     let unplaced = |text: &str| Node { value: NodeValue::String(text.to_owned()), span: Span::NOWHERE };
     for parameter in root.get_mut("parameters").map(Node::items_mut).unwrap_or_default() {

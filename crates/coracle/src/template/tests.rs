@@ -108,8 +108,8 @@ fn an_expanded_template_keeps_its_places_and_shows_no_secret() {
     assert_eq!(json["metadata"]["labels"]["template.coracle.dev/instance"], "pair");
     assert_eq!(json["spec"]["containers"][0]["env"][0]["value"], "say \"x\"");
     assert_eq!(expanded.messages, ["shop is there, ****"]);
-    assert_eq!(expanded.redact("a say \"x\" b"), "a **** b");
-    assert_eq!(expanded.redact(&json["spec"].to_string()).matches("****").count(), 1);
+    assert_eq!(expanded.redactor.redact("a say \"x\" b"), "a **** b");
+    assert_eq!(expanded.redactor.redact(&json["spec"].to_string()).matches("****").count(), 1);
 }
 
 #[test]
@@ -126,4 +126,34 @@ fn random_bytes_differ() {
     random_bytes(&mut one).expect("bytes");
     random_bytes(&mut two).expect("bytes");
     assert_ne!(one, two);
+}
+
+#[test]
+fn a_template_that_is_sent_has_values_instead_of_defaults_and_generators() {
+    let text = "kind: Template
+apiVersion: v1
+metadata: {name: t}
+parameters:
+- {name: A, value: old}
+- {name: B, generate: expression, from: '[a-z]{8}'}
+- {name: C, generate: expression, from: '[a-z]{8}'}
+objects: []
+";
+    let input = Input::of_text("t.yaml", text.into()).unwrap_or_else(|error| panic!("{error}"));
+    let root = &input.objects[0].document.root;
+    let template = ::template::Template::read(root, None).expect("a template");
+    let args = ValueArgs { instance: Some("one".to_owned()), ..ValueArgs::default() };
+    let given = values::Given {
+        values: vec![("A".to_owned(), SecretText::new("new")), ("B".to_owned(), SecretText::new("x"))],
+        labels: vec![("tier".to_owned(), "web".to_owned())],
+    };
+    assert_eq!(
+        super::process::filled(root, &template, &given, &args).to_json(),
+        serde_json::json!({
+            "kind": "Template", "apiVersion": "v1", "metadata": {"name": "t"}, "objects": [],
+            "labels": {"tier": "web", "template.coracle.dev/instance": "one"},
+            "parameters": [{"name": "A", "value": "new"}, {"name": "B", "value": "x"},
+                {"name": "C", "generate": "expression", "from": "[a-z]{8}"}],
+        })
+    );
 }

@@ -235,17 +235,12 @@ pub(super) fn add_environment(
     Ok(())
 }
 
-/// Asks on the terminal for required parameters that nothing gives; `is_kept` says which ones an instance keeps.
+/// Asks on the terminal for required parameters that nothing gives and nothing generates.
 ///
 /// # Errors
 ///
 /// The terminal cannot be used, or the user gave up.
-pub(super) fn ask(
-    given: &mut Given,
-    args: &ValueArgs,
-    template: &Template<'_>,
-    is_kept: impl Fn(&str) -> bool,
-) -> Result<(), ValueError> {
+pub(super) fn ask(given: &mut Given, args: &ValueArgs, template: &Template<'_>) -> Result<(), ValueError> {
     if args.no_prompt {
         return Ok(());
     }
@@ -253,7 +248,7 @@ pub(super) fn ask(
         .parameters
         .iter()
         .filter(|each| each.required && each.value.is_none() && each.generate.is_none())
-        .filter(|each| !given.has(each.name) && !is_kept(each.name))
+        .filter(|each| !given.has(each.name))
         .collect();
     if missing.is_empty() {
         return Ok(());
