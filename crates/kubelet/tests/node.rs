@@ -5,6 +5,8 @@ mod cluster;
 #[path = "node/fake_runtime.rs"]
 mod fake_runtime;
 
+#[path = "node/deaths.rs"]
+mod deaths;
 #[path = "node/environment.rs"]
 mod environment;
 #[path = "node/ephemeral.rs"]

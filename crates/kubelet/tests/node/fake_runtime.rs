@@ -38,6 +38,16 @@ pub(crate) struct FakeSandbox {
     pub(crate) created_at: i64,
 }
 
+/// A call that is never answered.
+#[derive(Clone, Debug)]
+struct Death {
+    call: String,
+    /// After it was carried out.
+    after: bool,
+    /// Calls of that name that are answered before.
+    skip: u32,
+}
+
 #[derive(Debug, Default)]
 struct State {
     serial: u32,
@@ -51,6 +61,10 @@ struct State {
     events_supported: bool,
     /// Calls that panic or fail, by name, each once.
     failures: BTreeMap<String, String>,
+    /// The call in which the agent dies.
+    death: Option<Death>,
+    /// How often the command of a container was begun, by the container's name.
+    begun: BTreeMap<String, u32>,
     /// Exit codes of commands run in containers; 0 for those not named.
     exit_codes: BTreeMap<String, i32>,
     /// What they print; `out ` and `err` for those not named.
@@ -66,6 +80,7 @@ struct State {
 pub(crate) struct FakeRuntime {
     state: Arc<Mutex<State>>,
     events: broadcast::Sender<v1::ContainerEventResponse>,
+    died: Arc<tokio::sync::Notify>,
 }
 
 fn nanos() -> i64 {
@@ -76,7 +91,11 @@ fn nanos() -> i64 {
 impl FakeRuntime {
     pub(crate) fn new() -> Self {
         let state = State { events_supported: true, ..State::default() };
-        let runtime = Self { state: Arc::new(Mutex::new(state)), events: broadcast::channel(1024).0 };
+        let runtime = Self {
+            state: Arc::new(Mutex::new(state)),
+            events: broadcast::channel(1024).0,
+            died: Arc::default(),
+        };
         runtime.add_image("busybox", 0, "");
         runtime
     }
@@ -119,6 +138,45 @@ impl FakeRuntime {
     /// The next call of that name fails with the message.
     pub(crate) fn fail_once(&self, call: &str, message: &str) {
         self.with(|state| state.failures.insert(call.to_owned(), message.to_owned()));
+    }
+
+    /// The next call of that name is never answered: whoever made it has died, before or after it was carried out.
+    pub(crate) fn die_at(&self, call: &str, after: bool, skip: u32) {
+        self.with(|state| state.death = Some(Death { call: call.to_owned(), after, skip }));
+    }
+
+    /// Waits until that call was made.
+    pub(crate) async fn death(&self) {
+        self.died.notified().await;
+    }
+
+    async fn survive(&self, call: &str, after: bool) {
+        let dies = self.with(|state| {
+            let Some(death) = state.death.as_mut().filter(|death| death.call == call && death.after == after)
+            else {
+                return false;
+            };
+            if death.skip > 0 {
+                death.skip -= 1;
+                return false;
+            }
+            state.death = None;
+            true
+        });
+        if dies {
+            self.died.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// How often the command of a container was begun.
+    pub(crate) fn begun(&self, name: &str) -> u32 {
+        self.with(|state| state.begun.get(name).copied().unwrap_or(0))
+    }
+
+    /// Forgets how often commands were begun.
+    pub(crate) fn count_anew(&self) {
+        self.with(|state| state.begun.clear());
     }
 
     /// Whether a failure was not yet met.
@@ -335,6 +393,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::RunPodSandboxRequest>,
     ) -> Result<Response<v1::RunPodSandboxResponse>, Status> {
+        self.survive("run_pod_sandbox", false).await;
         let config = request.into_inner().config.expect("a configuration");
         let name = config.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
         self.called("run_pod_sandbox", &name)?;
@@ -346,6 +405,7 @@ impl RuntimeService for FakeRuntime {
             state.sandboxes.insert(id.clone(), sandbox);
             id
         });
+        self.survive("run_pod_sandbox", true).await;
         Ok(Response::new(v1::RunPodSandboxResponse { pod_sandbox_id: id }))
     }
 
@@ -353,6 +413,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::StopPodSandboxRequest>,
     ) -> Result<Response<v1::StopPodSandboxResponse>, Status> {
+        self.survive("stop_pod_sandbox", false).await;
         let id = request.into_inner().pod_sandbox_id;
         self.called("stop_pod_sandbox", &id)?;
         self.with(|state| {
@@ -360,6 +421,7 @@ impl RuntimeService for FakeRuntime {
                 sandbox.ready = false;
             }
         });
+        self.survive("stop_pod_sandbox", true).await;
         Ok(Response::new(v1::StopPodSandboxResponse {}))
     }
 
@@ -367,9 +429,11 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::RemovePodSandboxRequest>,
     ) -> Result<Response<v1::RemovePodSandboxResponse>, Status> {
+        self.survive("remove_pod_sandbox", false).await;
         let id = request.into_inner().pod_sandbox_id;
         self.called("remove_pod_sandbox", &id)?;
         self.with(|state| state.sandboxes.remove(&id));
+        self.survive("remove_pod_sandbox", true).await;
         Ok(Response::new(v1::RemovePodSandboxResponse {}))
     }
 
@@ -377,10 +441,12 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::PodSandboxStatusRequest>,
     ) -> Result<Response<v1::PodSandboxStatusResponse>, Status> {
+        self.survive("pod_sandbox_status", false).await;
         self.failing("pod_sandbox_status")?;
         let id = request.into_inner().pod_sandbox_id;
         let sandbox = self.with(|state| state.sandboxes.get(&id).cloned());
         let sandbox = sandbox.ok_or_else(|| Status::not_found("no such sandbox"))?;
+        self.survive("pod_sandbox_status", true).await;
         Ok(Response::new(v1::PodSandboxStatusResponse {
             status: Some(v1::PodSandboxStatus {
                 id,
@@ -396,9 +462,11 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::ListPodSandboxRequest>,
     ) -> Result<Response<v1::ListPodSandboxResponse>, Status> {
+        self.survive("list_pod_sandbox", false).await;
         self.failing("list_pod_sandbox")?;
         let selector = request.into_inner().filter.unwrap_or_default().label_selector;
         let items = self.sandboxes().into_iter().filter(|sandbox| matches(&sandbox.config.labels, &selector));
+        self.survive("list_pod_sandbox", true).await;
         Ok(Response::new(v1::ListPodSandboxResponse {
             items: items
                 .map(|sandbox| v1::PodSandbox {
@@ -417,6 +485,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::CreateContainerRequest>,
     ) -> Result<Response<v1::CreateContainerResponse>, Status> {
+        self.survive("create_container", false).await;
         let request = request.into_inner();
         let config = request.config.expect("a configuration");
         let name = config.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
@@ -439,6 +508,7 @@ impl RuntimeService for FakeRuntime {
             id
         });
         self.tell(&id, v1::ContainerEventType::ContainerCreatedEvent);
+        self.survive("create_container", true).await;
         Ok(Response::new(v1::CreateContainerResponse { container_id: id }))
     }
 
@@ -446,6 +516,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::StartContainerRequest>,
     ) -> Result<Response<v1::StartContainerResponse>, Status> {
+        self.survive("start_container", false).await;
         let id = request.into_inner().container_id;
         self.called("start_container", &id)?;
         let container = self.with(|state| {
@@ -453,13 +524,17 @@ impl RuntimeService for FakeRuntime {
             container.state = v1::ContainerState::ContainerRunning;
             container.started_at = nanos();
             container.starts += 1;
-            Some(container.clone())
+            let container = container.clone();
+            let name = container.config.metadata.as_ref().map(|metadata| metadata.name.clone());
+            *state.begun.entry(name.unwrap_or_default()).or_default() += 1;
+            Some(container)
         });
         let container = container.ok_or_else(|| Status::not_found("no such container"))?;
         if let Some(code) = Self::run(&container) {
             self.finish(&id, code);
         }
         self.tell(&id, v1::ContainerEventType::ContainerStartedEvent);
+        self.survive("start_container", true).await;
         Ok(Response::new(v1::StartContainerResponse {}))
     }
 
@@ -467,6 +542,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::StopContainerRequest>,
     ) -> Result<Response<v1::StopContainerResponse>, Status> {
+        self.survive("stop_container", false).await;
         let request = request.into_inner();
         let container = self.with(|state| state.containers.get(&request.container_id).cloned());
         let container = container.ok_or_else(|| Status::not_found("no such container"))?;
@@ -480,6 +556,7 @@ impl RuntimeService for FakeRuntime {
         } else {
             self.finish(&request.container_id, 143);
         }
+        self.survive("stop_container", true).await;
         Ok(Response::new(v1::StopContainerResponse {}))
     }
 
@@ -487,9 +564,11 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::RemoveContainerRequest>,
     ) -> Result<Response<v1::RemoveContainerResponse>, Status> {
+        self.survive("remove_container", false).await;
         self.failing("remove_container")?;
         let id = request.into_inner().container_id;
         self.with(|state| state.containers.remove(&id));
+        self.survive("remove_container", true).await;
         Ok(Response::new(v1::RemoveContainerResponse {}))
     }
 
@@ -497,12 +576,14 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::ListContainersRequest>,
     ) -> Result<Response<v1::ListContainersResponse>, Status> {
+        self.survive("list_containers", false).await;
         self.failing("list_containers")?;
         let filter = request.into_inner().filter.unwrap_or_default();
         let listed = self.containers().into_iter().filter(|container| {
             let wanted = filter.state.is_none_or(|state| state.state == container.state as i32);
             wanted && matches(&container.config.labels, &filter.label_selector)
         });
+        self.survive("list_containers", true).await;
         Ok(Response::new(v1::ListContainersResponse {
             containers: listed
                 .map(|container| v1::Container {
@@ -524,6 +605,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::ContainerStatusRequest>,
     ) -> Result<Response<v1::ContainerStatusResponse>, Status> {
+        self.survive("container_status", false).await;
         self.failing("container_status")?;
         let request = request.into_inner();
         let container = self.with(|state| state.containers.get(&request.container_id).cloned());
@@ -534,6 +616,7 @@ impl RuntimeService for FakeRuntime {
                 serde_json::json!({"runtimeSpec": {"process": {"env": Self::environment(&container)}}});
             info.insert("info".to_owned(), spec.to_string());
         }
+        self.survive("container_status", true).await;
         Ok(Response::new(v1::ContainerStatusResponse { status: Some(container.status()), info }))
     }
 
@@ -541,6 +624,7 @@ impl RuntimeService for FakeRuntime {
         &self,
         request: Request<v1::ExecSyncRequest>,
     ) -> Result<Response<v1::ExecSyncResponse>, Status> {
+        self.survive("exec_sync", false).await;
         let request = request.into_inner();
         let command = request.cmd.join(" ");
         let variables = request.coracle_environment.iter();
@@ -553,6 +637,7 @@ impl RuntimeService for FakeRuntime {
         let exit_code = self.with(|state| state.exit_codes.get(&command).copied().unwrap_or(0));
         let output = self.with(|state| state.outputs.get(&command).cloned());
         let (stdout, stderr) = output.unwrap_or_else(|| ("out ".to_owned(), "err".to_owned()));
+        self.survive("exec_sync", true).await;
         Ok(Response::new(v1::ExecSyncResponse {
             stdout: stdout.into_bytes(),
             stderr: stderr.into_bytes(),
@@ -603,6 +688,7 @@ impl ImageService for FakeRuntime {
         &self,
         request: Request<v1::ImageStatusRequest>,
     ) -> Result<Response<v1::ImageStatusResponse>, Status> {
+        self.survive("image_status", false).await;
         self.failing("image_status")?;
         let name = request.into_inner().image.unwrap_or_default().image;
         if name.contains(' ') {
@@ -615,6 +701,7 @@ impl ImageService for FakeRuntime {
         let mut info = BTreeMap::new();
         let config = serde_json::json!({"imageSpec": {"config": {"Env": ["PATH=/bin"], "Entrypoint": null}}});
         info.insert("info".to_owned(), config.to_string());
+        self.survive("image_status", true).await;
         Ok(Response::new(v1::ImageStatusResponse { image, info }))
     }
 
