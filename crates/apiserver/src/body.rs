@@ -8,9 +8,10 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use manifest::Limits as ManifestLimits;
+use manifest::{Limits as ManifestLimits, Node};
 use schema::{DecodeError, Decoded, FieldValidation, Type};
 use serde_json::Value;
+use store::Object;
 
 use crate::kinds::Kind;
 use crate::media::content_type;
@@ -93,6 +94,22 @@ pub(crate) fn tree(content: &Content) -> Result<Value, ApiError> {
             ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
         }),
     }
+}
+
+/// The tree of a body with its keys in their order, for kinds that keep it.
+pub(crate) fn key_order(kind: &Kind, content: &Content) -> Option<Node> {
+    let is_text = !matches!(content.media_type.as_deref(), Some(PROTOBUF));
+    if kind.strategy().keeps_order() && is_text { first_tree(&content.bytes) } else { None }
+}
+
+/// The tree of a stored object with its keys in their order, for kinds that keep it.
+pub(crate) fn stored_order(kind: &Kind, stored: &Object) -> Option<Node> {
+    if kind.strategy().keeps_order() { first_tree(stored.value()) } else { None }
+}
+
+fn first_tree(bytes: &[u8]) -> Option<Node> {
+    let documents = manifest::parse_stream(bytes, &ManifestLimits::default()).ok()?;
+    documents.into_iter().next().map(|document| document.root)
 }
 
 /// `fieldValidation`.

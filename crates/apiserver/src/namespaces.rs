@@ -40,7 +40,7 @@ async fn ensure(server: &Arc<Server>, plural: &str, namespace: &str, value: Valu
         return Ok(());
     }
     let identity = Identity::admin();
-    let write = Write { server, kind, namespace, identity: &identity, dry_run: false };
+    let write = Write { server, kind, namespace, identity: &identity, dry_run: false, order: None };
     let decoded = schema::decode_value(kind.ty(), &value, schema::FieldValidation::Strict)
         .map_err(|error| ApiError::Internal { message: error.to_string() })?;
     let mut value = decoded.value;
@@ -97,7 +97,8 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
 async fn renew_port(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
     let identity = Identity::admin();
     let kind = core(server, "services")?;
-    let write = Write { server, kind, namespace: "default", identity: &identity, dry_run: false };
+    let write =
+        Write { server, kind, namespace: "default", identity: &identity, dry_run: false, order: None };
     let make = |old: &Value| {
         let mut object = old.clone();
         if let Some(target) = object.pointer_mut("/spec/ports/0/targetPort") {
@@ -156,7 +157,7 @@ async fn renew_certificate(server: &Arc<Server>, namespace: &str, pem: &str) -> 
         return Ok(());
     }
     let identity = Identity::admin();
-    let write = Write { server, kind, namespace, identity: &identity, dry_run: false };
+    let write = Write { server, kind, namespace, identity: &identity, dry_run: false, order: None };
     let make = |old: &Value| {
         let mut object = old.clone();
         map_mut(&mut object, "data").insert("ca.crt".to_owned(), json!(pem));
@@ -245,7 +246,7 @@ async fn empty(
     namespace: &str,
     identity: &Identity,
 ) -> Result<usize, ApiError> {
-    let write = Write { server, kind, namespace, identity, dry_run: false };
+    let write = Write { server, kind, namespace, identity, dry_run: false, order: None };
     let all =
         || server.store.list(kind.collection(), Some(namespace), None, None).map_err(ApiError::from_read);
     for stored in all()?.objects {

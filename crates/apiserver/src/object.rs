@@ -1,5 +1,8 @@
 //! Objects as JSON trees: reading their metadata, and turning them into what the store keeps.
 
+use std::collections::HashSet;
+
+use manifest::Node;
 use serde_json::{Map, Value};
 use store::{Draft, Object};
 
@@ -61,39 +64,92 @@ pub(crate) fn tree(object: &Object) -> Value {
 
 /// The bytes to be stored: type, then metadata with the place for the resource version first, then the rest.
 pub(crate) fn encode(object: &Value) -> Draft {
+    encode_in_order(object, None)
+}
+
+/// The same, with keys in the order that they have in `order`; others follow sorted.
+pub(crate) fn encode_in_order(object: &Value, order: Option<&Node>) -> Draft {
     let empty = Map::new();
     let root = object.as_object().unwrap_or(&empty);
     let metadata = root.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let metadata_order = order.and_then(|order| order.get("metadata"));
     let mut bytes = Vec::with_capacity(1024);
     bytes.push(b'{');
     for key in ["kind", "apiVersion"] {
         if let Some(value) = root.get(key) {
-            write_field(&mut bytes, key, value);
+            write_field(&mut bytes, key, value, None);
             bytes.push(b',');
         }
     }
     bytes.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
     let revision_at = bytes.len();
     bytes.push(b'"');
-    for (key, value) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
-        bytes.push(b',');
-        write_field(&mut bytes, key, value);
-    }
-    bytes.push(b'}');
-    for (key, value) in
-        root.iter().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata"))
+    for (key, value, order) in
+        fields(metadata, metadata_order).into_iter().filter(|(key, ..)| *key != "resourceVersion")
     {
         bytes.push(b',');
-        write_field(&mut bytes, key, value);
+        write_field(&mut bytes, key, value, order);
+    }
+    bytes.push(b'}');
+    for (key, value, order) in fields(root, order)
+        .into_iter()
+        .filter(|(key, ..)| !matches!(*key, "kind" | "apiVersion" | "metadata"))
+    {
+        bytes.push(b',');
+        write_field(&mut bytes, key, value, order);
     }
     bytes.push(b'}');
     Draft::new(bytes, revision_at).expect("the place was taken while writing")
 }
 
-fn write_field(bytes: &mut Vec<u8>, key: &str, value: &Value) {
+/// A field with what its value is ordered by.
+type OrderedField<'v, 'o> = (&'v str, &'v Value, Option<&'o Node>);
+
+fn fields<'v, 'o>(map: &'v Map<String, Value>, order: Option<&'o Node>) -> Vec<OrderedField<'v, 'o>> {
+    let written = order.map(Node::entries).unwrap_or_default();
+    let mut seen = HashSet::new();
+    let mut found: Vec<OrderedField<'v, 'o>> = written
+        .iter()
+        .filter_map(|entry| map.get_key_value(&entry.key).map(|(key, value)| (key, value, &entry.value)))
+        .filter(|(key, ..)| seen.insert(*key))
+        .map(|(key, value, order)| (key.as_str(), value, Some(order)))
+        .collect();
+    found.extend(
+        map.iter().filter(|(key, _)| !seen.contains(key)).map(|(key, value)| (key.as_str(), value, None)),
+    );
+    found
+}
+
+fn write_field(bytes: &mut Vec<u8>, key: &str, value: &Value, order: Option<&Node>) {
     serde_json::to_writer(&mut *bytes, key).expect("text is always JSON");
     bytes.push(b':');
-    serde_json::to_writer(&mut *bytes, value).expect("a tree is always JSON");
+    write_value(bytes, value, order);
+}
+
+fn write_value(bytes: &mut Vec<u8>, value: &Value, order: Option<&Node>) {
+    match (value, order) {
+        (Value::Object(map), Some(_)) => {
+            bytes.push(b'{');
+            for (index, (key, value, order)) in fields(map, order).into_iter().enumerate() {
+                if index > 0 {
+                    bytes.push(b',');
+                }
+                write_field(bytes, key, value, order);
+            }
+            bytes.push(b'}');
+        }
+        (Value::Array(items), Some(order)) => {
+            bytes.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    bytes.push(b',');
+                }
+                write_value(bytes, item, order.items().get(index));
+            }
+            bytes.push(b']');
+        }
+        (value, _) => serde_json::to_writer(&mut *bytes, value).expect("a tree is always JSON"),
+    }
 }
 
 /// Whether two trees say the same apart from their resource versions.
@@ -115,7 +171,7 @@ pub(crate) fn same_content(old: &Value, new: &Value) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{encode, same_content};
+    use super::{encode, encode_in_order, same_content};
 
     #[test]
     fn the_resource_version_is_put_where_clients_look_for_it() {
@@ -127,6 +183,23 @@ mod tests {
         assert!(same_content(&object, &back));
         let bytes = encode(&json!({})).preview("1");
         assert_eq!(bytes, br#"{"metadata":{"resourceVersion":"1"}}"#);
+    }
+
+    #[test]
+    fn keys_keep_the_order_in_which_they_were_written_and_nothing_else_changes() {
+        let object = json!({"kind": "Template", "apiVersion": "v1", "metadata": {"uid": "u", "name": "t"},
+            "objects": [{"kind": "ConfigMap", "data": {"a": "1", "z": "2", "new": "3"}}, {"b": 1, "a": 2}], "message": "m"});
+        let written = manifest::Node::from_json(&json!(null));
+        assert_eq!(encode_in_order(&object, Some(&written)).preview("1"), encode(&object).preview("1"));
+        let text = r#"{"objects": [{"data": {"z": "2", "gone": "x", "a": "1"}, "kind": "ConfigMap"}], "message": "m"}"#;
+        let order = manifest::parse_stream(text.as_bytes(), &manifest::Limits::default())
+            .expect("JSON")
+            .remove(0)
+            .root;
+        let bytes = encode_in_order(&object, Some(&order)).preview("1");
+        assert_eq!(serde_json::from_slice::<Value>(&bytes).expect("JSON")["objects"], object["objects"]);
+        let text = String::from_utf8(bytes).expect("text");
+        assert!(text.contains(r#""objects":[{"data":{"z":"2","a":"1","new":"3"},"kind":"ConfigMap"},{"a":2,"b":1}],"message":"m""#), "{text}");
     }
 
     #[test]

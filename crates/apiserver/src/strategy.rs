@@ -70,6 +70,11 @@ pub(crate) trait Strategy: Send + Sync {
         true
     }
 
+    /// Whether the keys of an object keep the order in which a client wrote them: people wrote them for people.
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
     /// Notes in an object that came over a second path what its group and version there said.
     fn adopt(&self, _object: &mut Value) {}
 

@@ -4,18 +4,19 @@ mod admit;
 
 use std::sync::Arc;
 
+use manifest::Node;
 use serde_json::{Value, json};
 use store::{Draft, Key, Purpose, WriteError};
 
 use crate::identity::Identity;
 use crate::kinds::Kind;
-use crate::object::{self, encode, list, same_content, set_metadata, text};
+use crate::object::{self, encode_in_order, list, same_content, set_metadata, text};
 use crate::render::Shown;
 use crate::server::Server;
 use crate::service_addresses::Allocation;
 use crate::status::ApiError;
 use crate::strategy::Hooks;
-use crate::{namespaces, timestamps};
+use crate::{body, namespaces, timestamps};
 
 use admit::{admission_request, check_size, warning_texts};
 
@@ -35,6 +36,8 @@ pub(crate) struct Write<'w> {
     pub(crate) namespace: &'w str,
     pub(crate) identity: &'w Identity,
     pub(crate) dry_run: bool,
+    /// The object as the client wrote it, for kinds that keep the order of keys.
+    pub(crate) order: Option<&'w Node>,
 }
 
 impl Write<'_> {
@@ -158,7 +161,7 @@ fn set_stored_type(kind: &Kind, value: &mut Value) {
 
 async fn store_new(write: &Write<'_>, value: &Value, name: &str) -> Result<Shown, ApiError> {
     let kind = write.kind;
-    let draft = encode(value);
+    let draft = encode_in_order(value, write.order);
     check_size(write, draft.len())?;
     if write.dry_run {
         if write.server.store.get(&write.key(name)).is_some() {
@@ -235,7 +238,8 @@ pub(crate) async fn update_object(
         if same_content(&old, &new) {
             return Ok(Written { shown: Shown::Stored(current), warnings });
         }
-        let draft = encode(&new);
+        let stored = if write.order.is_none() { body::stored_order(kind, &current) } else { None };
+        let draft = encode_in_order(&new, write.order.or(stored.as_ref()));
         check_size(write, draft.len())?;
         match store_update(write, &old, &new, draft, current.revision(), name).await {
             Ok(shown) => {

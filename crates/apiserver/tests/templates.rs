@@ -234,8 +234,20 @@ async fn keys_keep_their_order_and_yaml_answers_yaml() {
         answer,
         r#"{"apiVersion":"v1","kind":"List","items":[{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"shop"},"data":{"z":"1","a":"2"}}]}"#
     );
+    let answer_in_json = answer;
     let (_, answer) = text(&running, &path, &[YAML_TYPE, ("accept", "application/yaml")], yaml).await;
     assert!(answer.contains("  data:\n    z: \"1\"\n    a: \"2\"\n"), "{answer}");
+    // Stored, read and processed by name, they keep it too.
+    text(&running, &format!("{OWN}/templates"), &[YAML_TYPE], yaml).await;
+    let (_, by_name) = text(&running, &format!("{OWN}/templates/t/processed?output=list"), &[], "").await;
+    assert_eq!(by_name, answer_in_json, "{by_name}");
+    let merge = [("content-type", "application/merge-patch+json")];
+    let (status, _) = running
+        .call("PATCH", &format!("{OWN}/templates/t"), &merge, br#"{"metadata": {"labels": {"a": "b"}}}"#)
+        .await;
+    assert_eq!(status, StatusCode::OK);
+    let (_, by_name) = text(&running, &format!("{OWN}/templates/t/processed?output=list"), &[], "").await;
+    assert_eq!(by_name, answer_in_json, "{by_name}");
     let (_, pretty) = text(&running, &format!("{path}&pretty=true"), &[YAML_TYPE], yaml).await;
     assert!(pretty.starts_with("{\n    \"apiVersion\": \"v1\",\n"), "{pretty}");
 }

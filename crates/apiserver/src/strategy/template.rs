@@ -19,6 +19,10 @@ impl Strategy for Templates {
         &["processed"]
     }
 
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
     /// A template of `v1` may be OpenShift's; its own group has no such doubt, so the answer is noted.
     fn adopt(&self, object: &mut Value) {
         if at(object, &["metadata", "annotations", api::annotations::TEMPLATE_DIALECT]).is_some() {

@@ -18,12 +18,14 @@ pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
     let dry_run = call.dry_run()?;
     let content = body::read(&call.server, &mut call.request).await?;
     let decoded = body::decode(&call.kind, &content, &call.query)?;
+    let order = body::key_order(&call.kind, &content);
     let write = Write {
         server: &call.server,
         kind: &call.kind,
         namespace: &call.namespace,
         identity: &call.identity,
         dry_run,
+        order: order.as_ref(),
     };
     let mut written = create_object(&write, decoded.value).await?;
     written.warnings.splice(0..0, decoded.warnings);

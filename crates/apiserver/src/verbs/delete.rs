@@ -22,6 +22,7 @@ pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
         namespace: &call.namespace,
         identity: &call.identity,
         dry_run: dry_run || options.dry_run,
+        order: None,
     };
     match delete_object(&write, &call.name, &options).await? {
         Deleted::Marked(shown) => render::object(&call.kind, format, &call.query, &shown, StatusCode::OK),

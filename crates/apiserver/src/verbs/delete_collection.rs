@@ -26,6 +26,7 @@ pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
             namespace: object.key().namespace(),
             identity: &call.identity,
             dry_run: dry_run || delete_options.dry_run,
+            order: None,
         };
         match delete_object(&write, object.key().name(), &delete_options).await {
             Ok(Deleted::Marked(shown)) => items.push(shown.to_tree()),

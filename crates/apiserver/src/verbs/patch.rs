@@ -28,6 +28,7 @@ pub(crate) async fn patch_part(mut call: Call, part: Part) -> Result<Answer, Api
         namespace: &call.namespace,
         identity: &call.identity,
         dry_run,
+        order: None,
     };
     let limits = call.server.limits();
     let kind = &call.kind;

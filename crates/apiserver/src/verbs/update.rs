@@ -20,6 +20,7 @@ pub(crate) async fn update_part(mut call: Call, part: Part) -> Result<Answer, Ap
     let dry_run = call.dry_run()?;
     let content = body::read(&call.server, &mut call.request).await?;
     let decoded = body::decode(&call.kind, &content, &call.query)?;
+    let order = body::key_order(&call.kind, &content);
     let told = crate::object::name(&decoded.value);
     if told.is_empty() || told != call.name {
         return Err(ApiError::bad_request(if told.is_empty() {
@@ -34,6 +35,7 @@ pub(crate) async fn update_part(mut call: Call, part: Part) -> Result<Answer, Ap
         namespace: &call.namespace,
         identity: &call.identity,
         dry_run,
+        order: order.as_ref(),
     };
     let is_new = part == Part::Main
         && call.kind.strategy().creates_on_update()
