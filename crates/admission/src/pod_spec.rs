@@ -100,6 +100,7 @@ pub(crate) fn validate(
         let supported = ["PreemptLowerPriority", "Never"];
         one_of(errors, &path.child("preemptionPolicy"), &spec["preemptionPolicy"], &supported);
     }
+    resources::validate_pod(errors, path, spec);
     field_support::check(errors, warnings, path, spec);
     env::env_file_volumes(errors, warnings, path, spec, request.env_file_mounts);
     warnings.extend(env::warnings(spec, path));

@@ -270,3 +270,22 @@ fn without_apparmor_only_unconfined_is_true() {
         ]
     );
 }
+
+#[test]
+fn resources_of_a_pod_bound_those_of_its_containers() {
+    let mut spec = minimal();
+    spec["resources"] = json!({"limits": {"cpu": "1", "memory": "64Mi"}, "requests": {"cpu": "500m"}});
+    spec["containers"][0]["resources"] = json!({"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}});
+    assert_eq!(said(spec.clone()), Vec::<String>::new());
+    spec["resources"] =
+        json!({"limits": {"cpu": "1", "ephemeral-storage": "1Gi"}, "requests": {"cpu": "100m"}});
+    spec["containers"][0]["resources"] = json!({"limits": {"cpu": "2"}, "requests": {"cpu": "500m"}});
+    assert_eq!(
+        said(spec),
+        [
+            "spec.resources.limits[ephemeral-storage]: Unsupported value: \"ephemeral-storage\": supported values: \"cpu\", \"memory\"",
+            "spec.containers[0].resources.limits[cpu]: Invalid value: \"2\": must be less than or equal to pod limits of 1",
+            "spec.resources.requests[cpu]: Invalid value: \"100m\": must be greater than or equal to aggregate container requests of 500m",
+        ]
+    );
+}

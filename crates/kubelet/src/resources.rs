@@ -174,10 +174,15 @@ pub(crate) fn container_resources(
 /// The runtime's figures for all containers of a pod together: what the pod says, else what its containers need at once. A
 /// limit holds for the pod only if each of its containers has one.
 pub(crate) fn pod_resources(pod: &Pod) -> v1::LinuxContainerResources {
-    let requested = |kind: Resource| match of_pod(pod).and_then(|own| kind.request(Some(own))) {
-        Some(own) => own,
-        None => needed_at_once(pod, |container| kind.request(container.resources.as_ref()).or(Some(0)))
-            .unwrap_or(0),
+    // What the pod requests, else what its containers do, else what limits it.
+    let requested = |kind: Resource| {
+        let of_containers =
+            || needed_at_once(pod, |container| kind.request(container.resources.as_ref()).or(Some(0)));
+        of_pod(pod)
+            .and_then(|own| kind.amount(own.requests.as_ref()))
+            .or_else(|| of_containers().filter(|sum| *sum > 0))
+            .or_else(|| kind.limit(of_pod(pod)))
+            .unwrap_or(0)
     };
     let limited = |kind: Resource| {
         kind.limit(of_pod(pod))

@@ -240,7 +240,7 @@ fn a_container_leaves_its_last_words() {
     }
     let place = Place::new();
     let node = Node::up(&place, &[]);
-    let rows: [(&str, &str, &str, &str); 6] = [
+    let rows: [(&str, &str, &str, &str); 7] = [
         ("file", "echo -n done > /dev/termination-log; exit 3", "", "done"),
         ("path", "echo -n there > /tmp/words", "terminationMessagePath: /tmp/words,", "there"),
         (
@@ -253,6 +253,12 @@ fn a_container_leaves_its_last_words() {
         (
             "link",
             "ln -s /etc/passwd /v/words",
+            "terminationMessagePath: /v/words, volumeMounts: [{name: v, mountPath: /v}],",
+            "",
+        ),
+        (
+            "pipe",
+            "mkfifo /v/words; sleep 0.2",
             "terminationMessagePath: /v/words, volumeMounts: [{name: v, mountPath: /v}],",
             "",
         ),
