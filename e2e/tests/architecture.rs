@@ -6,7 +6,8 @@ use std::process::Command;
 const PURE: [&str; 8] =
     ["manifest", "names", "quantity", "expansion", "envfile", "environment", "template", "lifecycle"];
 const MODEL: [&str; 3] = ["api", "schema", "admission"];
-const ENGINES: [&str; 8] = ["store", "apiserver", "cri", "images", "network", "runtime", "kubelet", "sys"];
+const ENGINES: [&str; 9] =
+    ["store", "apiserver", "cri", "images", "network", "runtime", "kubelet", "sys", "fault"];
 
 /// What a pure crate may use from outside: no IO, no async, no clock, no logging.
 const PURE_OUTSIDE: [&str; 9] = [

@@ -4,6 +4,8 @@
 mod configmap_secret;
 #[path = "e2e/containers.rs"]
 mod containers;
+#[path = "e2e/crash_lane.rs"]
+mod crash_lane;
 #[path = "e2e/damage.rs"]
 mod damage;
 #[path = "e2e/downward_api.rs"]
@@ -20,6 +22,8 @@ mod explain;
 mod file_key;
 #[path = "e2e/hooks.rs"]
 mod hooks;
+#[path = "e2e/kill_points.rs"]
+mod kill_points;
 #[path = "e2e/machine.rs"]
 mod machine;
 #[path = "e2e/node.rs"]

@@ -78,6 +78,7 @@ fn main() -> ExitCode {
     if let Some(status) = runtime::reexec(&arguments) {
         return status;
     }
+    fault::point("process.begun");
     let command = match CommandLine::try_parse_from(plugin_arguments(arguments)) {
         Ok(line) => line.command,
         Err(error) => error.exit(),

@@ -91,7 +91,10 @@ pub(crate) struct Node {
     kubelet: KubeletHandle,
     runtime: Runtime,
     network: Network,
+    /// Ends the node agent.
     shutdown: CancellationToken,
+    /// Ends the API's listener, after the node agent: until then its watches are served.
+    closing: CancellationToken,
     tasks: tokio::task::JoinSet<()>,
 }
 
@@ -129,6 +132,7 @@ impl Node {
             damage::authority_replaced(&directory.join("pki"), replaced).warn();
         }
         let shutdown = CancellationToken::new();
+        let closing = CancellationToken::new();
         let connector = Arc::new(KubeletConnector::default());
         let server_config = ApiServerConfig {
             gates: config.options.feature_gates,
@@ -148,7 +152,7 @@ impl Node {
         let mut tasks = tokio::task::JoinSet::new();
         let kubeconfig = match (listener, address) {
             (Some(listener), Some(address)) => Some(serve(
-                &config, &directory, &authority, &server, listener, address, &shutdown, &mut tasks,
+                &config, &directory, &authority, &server, listener, address, &closing, &mut tasks,
             )?),
             _ => None,
         };
@@ -178,6 +182,7 @@ impl Node {
             runtime,
             network,
             shutdown,
+            closing,
             tasks,
         })
     }
@@ -194,6 +199,7 @@ impl Node {
     pub(crate) async fn stop(mut self) {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
+        self.closing.cancel();
         while self.tasks.join_next().await.is_some() {}
         leave_pods(&self.runtime, self.network).await;
         self.store.close().await;
@@ -208,6 +214,7 @@ impl Node {
     pub(crate) async fn remove(mut self) {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
+        self.closing.cancel();
         while self.tasks.join_next().await.is_some() {}
         throwaway::remove_pods(&self.runtime).await;
         throwaway::clear_volumes(&self.directory);
@@ -243,7 +250,7 @@ fn serve(
     server: &ApiServer,
     listener: TcpListener,
     address: SocketAddr,
-    shutdown: &CancellationToken,
+    closing: &CancellationToken,
     tasks: &mut tokio::task::JoinSet<()>,
 ) -> Result<PathBuf, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
@@ -273,8 +280,8 @@ fn serve(
         credential: &admin,
     };
     write_kubeconfig(&path, &kubeconfig).map_err(|error| cannot_use(&path, &error))?;
-    let (server, shutdown) = (server.clone(), shutdown.clone());
-    tasks.spawn(async move { server.serve(listener, tls, shutdown.cancelled_owned()).await });
+    let (server, closing) = (server.clone(), closing.clone());
+    tasks.spawn(async move { server.serve(listener, tls, closing.cancelled_owned()).await });
     Ok(path)
 }
 

@@ -241,6 +241,7 @@ async fn bind(agent: &SharedAgent, pod: &Pod, events: &EventRecorder) -> bool {
         },
     };
     let api: Api<Pod> = Api::namespaced(agent.client.clone(), &namespace);
+    fault::point("bind.due");
     let result = api
         .create_subresource::<_, k8s_openapi::apimachinery::pkg::apis::meta::v1::Status>(
             "binding",
@@ -249,6 +250,7 @@ async fn bind(agent: &SharedAgent, pod: &Pod, events: &EventRecorder) -> bool {
             &binding,
         )
         .await;
+    fault::point("bind.done");
     match result {
         Ok(_) => {
             let message = format!("Successfully assigned {namespace}/{name} to {node}");

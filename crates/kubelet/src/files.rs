@@ -21,9 +21,11 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
 pub(crate) fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     write(path, bytes, mode, true)?;
     match path.parent() {
-        Some(parent) => std::fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
+        Some(parent) => std::fs::File::open(parent)?.sync_all()?,
+        None => {}
     }
+    fault::point("file.synced");
+    Ok(())
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32, synced: bool) -> io::Result<()> {
@@ -43,7 +45,10 @@ fn write(path: &Path, bytes: &[u8], mode: u32, synced: bool) -> io::Result<()> {
         if synced {
             file.sync_data()?;
         }
-        std::fs::rename(&temporary, path)
+        fault::point("file.written");
+        std::fs::rename(&temporary, path)?;
+        fault::point("file.renamed");
+        Ok(())
     })();
     if result.is_err() {
         // The disk may be full: do not leave half a file behind. The first error is the one that counts.

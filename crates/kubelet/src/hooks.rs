@@ -124,7 +124,9 @@ impl HookJob {
         };
         let secrets = secret_values(&self.agent, &self.pod, container, &variables).await;
         let began = tokio::time::Instant::now();
+        fault::point("hook.running");
         let report = self.perform_in_time(settings, container, &variables, &secrets).await;
+        fault::point("hook.performed");
         let took = began.elapsed();
         let name = self.handler_name();
         let Report { performed, stdout, stderr } = report;
@@ -145,7 +147,9 @@ impl HookJob {
                 seconds(took)
             ));
         }
+        fault::point("hook.logged");
         self.tell(failure.is_some(), &words, took);
+        fault::point("hook.told");
         match failure {
             None => {
                 HookEnd { key: self.key.clone(), outcome: HookOutcome::Succeeded, message: String::new() }

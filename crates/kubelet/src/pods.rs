@@ -293,6 +293,7 @@ impl PodsTask {
         {
             return self.refuse(uid, pod, refusal);
         }
+        fault::point("pod.begun");
         let memory = saved.map(|saved| saved.memory).unwrap_or_default();
         self.spawn(uid, WorkerStart { pod, memory }, false);
     }

@@ -243,6 +243,7 @@ impl Prober {
                     .is_some_and(|container| lifecycle::will_restart(&self.pod, container, 1, true));
                 health.failed = Some(kind.kill_message(&self.container.name, restarts));
                 health.grace_seconds = probe.termination_grace_period_seconds;
+                fault::point("probe.failed");
                 false
             }
         };

@@ -107,10 +107,12 @@ pub(crate) async fn start_container(
     let StartRequest { pod, container, attempt, .. } = request;
     let mut lap = Lap::start();
     let (image, configured) = prepare(agent, pod, container, attempt, request.pod_ips, cancelled).await?;
+    fault::point("container.configured");
     lap.done("the container is configured");
     announce_findings(agent, pod, container, &configured.resolved.resolution.findings);
     make_log_dir(agent, pod, container);
     let id = create(agent, &request, configured.config.clone()).await?;
+    fault::point("container.created");
     lap.done("the container is created");
     agent.container_event(pod, &container.name, EventType::Normal, event::CREATED, "Container created");
     let record = start_record(container, attempt, &image, &id);
@@ -118,9 +120,11 @@ pub(crate) async fn start_container(
     if let Err(status) = agent.runtime.start_container(start).await {
         return Err(StartContainerError::Run { message: status.message().to_owned(), record });
     }
+    fault::point("container.started");
     agent.container_event(pod, &container.name, EventType::Normal, event::STARTED, "Container started");
     lap.done("the container is started");
     environment_record::save(agent, pod, container, &id, &image, configured).await;
+    fault::point("container.recorded");
     lap.done("the record is kept");
     Ok(record)
 }
@@ -135,6 +139,7 @@ pub(crate) async fn prepare(
     cancelled: impl Future<Output = ()>,
 ) -> Result<(PresentImage, ConfiguredContainer), StartContainerError> {
     let image = ensure_image(agent, pod, container, cancelled).await?;
+    fault::point("image.present");
     let request = ConfigRequest { pod, container, attempt, image: &image, pod_ips };
     let configured = configure(agent, request).await?;
     Ok((image, configured))

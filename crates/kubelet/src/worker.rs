@@ -178,6 +178,7 @@ impl PodWorker {
         let began = std::time::Instant::now();
         self.look().await?;
         self.check_dependencies().await;
+        fault::point("turn.looked");
         tracing::debug!(pod = self.name(), took = ?began.elapsed(), "looked at the runtime");
         let now = clock::now();
         self.memory.note_accepted(now);
@@ -191,6 +192,7 @@ impl PodWorker {
         }
         self.memory.note_restart_all(&self.pod, &self.runtime);
         self.save();
+        fault::point("turn.saved");
         let plan = lifecycle::plan(self.view());
         // Before a pod is forgotten its last status is written there, after its events. An API server that is away keeps
         // nothing from being done here.
@@ -335,7 +337,10 @@ impl PodWorker {
             return Ok(());
         }
         let change = StatusChange { pod: &shown, from: current, to: &status };
-        match write_status(&self.agent.client, change).await? {
+        fault::point("status.due");
+        let written = write_status(&self.agent.client, change).await?;
+        fault::point("status.written");
+        match written {
             // That the object is gone the watch will say too; until then there is nobody to tell.
             StatusWritten::Written | StatusWritten::Gone => self.written = Some(status),
         }

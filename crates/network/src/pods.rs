@@ -546,7 +546,9 @@ impl PodConnections {
             .allocations
             .save(&self.file)
             .map_err(SetupPodError::from)
+            .inspect(|()| fault::point("network.allocated"))
             .and_then(|()| self.connect_links(namespace, id, &allocation))
+            .inspect(|()| fault::point("network.linked"))
             .and_then(|()| self.open_filter(&allocation));
         match connected {
             Ok(()) => Ok(self.describe(Some(allocation.address))),
@@ -579,6 +581,7 @@ impl PodConnections {
             peer_namespace: namespace,
             mtu: self.mtu,
         })])?;
+        fault::point("network.link_made");
         restrict_link(&name);
         let outer = routing.link(&name)?.index;
         routing.apply(&[
@@ -634,6 +637,7 @@ impl PodConnections {
         if let Kernel::Usable { routing, filter } = &mut self.kernel {
             // The link takes its addresses, its routes and its other end with it.
             routing.remove_link(&name).map_err(TeardownPodError::Kernel)?;
+            fault::point("network.unlinked");
             if let Some(filter) = filter {
                 filter.remove_pod(allocation.address).map_err(TeardownPodError::Kernel)?;
             }
@@ -649,6 +653,7 @@ impl PodConnections {
             }
         }
         self.allocations.save(&self.file)?;
+        fault::point("network.freed");
         Ok(())
     }
 

@@ -42,6 +42,7 @@ impl Runtime {
             // Removed between the look-up and now.
             return Err(CallError::NoImage { image: image.id.to_string() });
         }
+        fault::point("container.held");
         match self.build_container(&id, &sandbox, &link, config, &image).await {
             Ok(()) => {
                 self.state.publish(&id, &sandbox.id(), ContainerEventType::ContainerCreatedEvent);
@@ -103,10 +104,15 @@ impl Runtime {
                 .unwrap_or_default(),
         };
         fs::DirBuilder::new().mode(0o700).create(&directory).on_path("make", &directory)?;
+        fault::point("container.directory");
         state_files::write_file(&directory.join(files::CONFIG), &config.encode_to_vec(), Durability::Cached)?;
         state_files::write_json(&directory.join(files::LAUNCH), &composed.spec, Durability::Cached)?;
+        fault::point("container.launch_file");
         state_files::write_json(&directory.join(files::CONTAINER), &record, Durability::Synced)?;
-        match link.call(Call::Create { container: id.to_owned() }).await? {
+        fault::point("container.described");
+        let reply = link.call(Call::Create { container: id.to_owned() }).await?;
+        fault::point("container.forked");
+        match reply {
             Reply::Created { warnings } => {
                 for warning in warnings {
                     state.warn_once(&warning);
@@ -128,7 +134,10 @@ impl Runtime {
         }
         let sandbox = self.state.sandbox(&container.record.sandbox)?;
         let link = link_of(&sandbox)?;
-        match link.call(Call::Start { container: id.clone() }).await? {
+        fault::point("container.starting");
+        let reply = link.call(Call::Start { container: id.clone() }).await?;
+        fault::point("container.begun");
+        match reply {
             Reply::Done => {
                 let started = state_files::read_json(&container.directory.join(files::STARTED))?;
                 let started = started.unwrap_or(StartRecord { started_at: now(), pid: 0 });
@@ -171,6 +180,7 @@ impl Runtime {
             signal: container.record.stop_signal,
             timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
         };
+        fault::point("container.stopping");
         let limit = timeout.saturating_add(KILL_DEADLINE);
         let answered = tokio::time::timeout(limit, async {
             let reply = link.call(call).await;
@@ -178,7 +188,9 @@ impl Runtime {
             container.ended().await;
             reply
         });
-        match answered.await {
+        let answered = answered.await;
+        fault::point("container.stopped");
+        match answered {
             // Gone or unknown: then it has ended, one way or the other.
             Ok(Ok(Reply::Done | Reply::Unknown) | Err(_)) => Ok(()),
             Ok(Ok(reply)) => Err(unexpected(reply, &container.record.id, CallError::Start)),
@@ -196,9 +208,13 @@ impl Runtime {
             // Gone or unknown is as good as forgotten.
             let _ = link.call(Call::Forget { container: id.clone() }).await;
         }
+        fault::point("container.forgotten");
         remove_group(&self.state.cgroup(&container.record.cgroup)).await;
+        fault::point("container.group_removed");
         remove_directory(&container.directory).await.on_path("remove", &container.directory)?;
+        fault::point("container.directory_removed");
         self.state.release_image(id);
+        fault::point("container.released");
         self.state.forget_container(id);
         self.state.publish(id, &container.record.sandbox, ContainerEventType::ContainerDeletedEvent);
         Ok(())

@@ -109,7 +109,9 @@ impl Runtime {
             environment,
             terminal: streams.terminal,
         });
+        fault::point("exec.asked");
         let reply = link.call_with(call, descriptors).await;
+        fault::point("exec.begun");
         let begun = match reply {
             Ok((Reply::Done, _)) => Ok(()),
             Ok((reply, _)) => Err(unexpected(reply, &container.record.id, CallError::Execute)),

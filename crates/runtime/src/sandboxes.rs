@@ -78,11 +78,13 @@ impl Runtime {
         builder.mode(0o700).create(directory).on_path("make", directory)?;
         let containers = directory.join(protocol::files::CONTAINERS);
         builder.create(&containers).on_path("make", &containers)?;
+        fault::point("sandbox.directory");
         state_files::write_file(
             &directory.join(sandbox::files::CONFIG),
             &config.encode_to_vec(),
             Durability::Synced,
         )?;
+        fault::point("sandbox.config");
         let options = namespace_options(&config);
         let host_network = options.network() == NamespaceMode::Node;
         let linux = config.linux.clone().unwrap_or_default();
@@ -90,6 +92,7 @@ impl Runtime {
 
         let limits = linux.resources.as_ref().map(limits).unwrap_or_default();
         let (cgroup_parent, made_cgroup_parent) = state.make_cgroup_parent(&linux.cgroup_parent, id, limits);
+        fault::point("sandbox.group");
         let spec = ShimSpec {
             hostname: hostname.clone(),
             host_network,
@@ -100,7 +103,9 @@ impl Runtime {
             shm_bytes: SHM_BYTES,
         };
         state_files::write_json(&directory.join(protocol::files::SPEC), &spec, Durability::Cached)?;
+        fault::point("sandbox.described");
         let shim_pid = spawn_shim(state, directory).await?;
+        fault::point("shim.ready");
 
         let mut addresses = Vec::new();
         if !host_network {
@@ -113,7 +118,9 @@ impl Runtime {
             }
             addresses.extend(pod.addresses.iter().map(ToString::to_string));
         }
+        fault::point("sandbox.connected");
         write_files(directory, &config, &hostname, host_network, &addresses)?;
+        fault::point("sandbox.files");
 
         let record = SandboxRecord {
             id: id.to_owned(),
@@ -129,7 +136,9 @@ impl Runtime {
         let link = shim_link::connect(directory, state.event_handler(id.to_owned()))
             .await
             .on_path("reach the shim in", directory)?;
+        fault::point("sandbox.linked");
         state_files::write_json(&record_path(directory), &record, Durability::Synced)?;
+        fault::point("sandbox.recorded");
         state.add_sandbox(Arc::new(Sandbox::new(
             directory.to_owned(),
             config,
@@ -185,9 +194,11 @@ impl Runtime {
         for stopped in futures::future::join_all(stops).await {
             stopped?;
         }
+        fault::point("sandbox.emptied");
         if !sandbox.host_network() {
             self.state.network.teardown_pod(&id).await?;
         }
+        fault::point("sandbox.disconnected");
         let record = sandbox.change_record(|record| record.stopped = true);
         if let Err(error) =
             state_files::write_json(&record_path(&sandbox.directory), &record, Durability::Synced)
@@ -195,9 +206,11 @@ impl Runtime {
             // On a full disk things must still be stopped and removed: that is how room is made.
             tracing::warn!(sandbox = %id, %error, "that a sandbox is stopped could not be written down");
         }
+        fault::point("sandbox.marked");
         if let Standing::Ready(link) = sandbox.standing() {
             sandbox.set_standing(Standing::NotReady);
             end_shim(&link, record.shim_pid).await;
+            fault::point("shim.ended");
         }
         Ok(())
     }
@@ -214,7 +227,9 @@ impl Runtime {
         if record.made_cgroup_parent {
             remove_group(&self.state.cgroup(&record.cgroup_parent)).await;
         }
+        fault::point("sandbox.group_removed");
         remove_directory(&sandbox.directory).await.on_path("remove", &sandbox.directory)?;
+        fault::point("sandbox.directory_removed");
         self.state.forget_sandbox(&id);
         self.state.publish(&id, &id, ContainerEventType::ContainerDeletedEvent);
         Ok(())
@@ -292,6 +307,7 @@ async fn spawn_shim(state: &RuntimeState, directory: &Path) -> Result<i32, CallE
         .stdout(Stdio::piped())
         .stderr(errors);
     let mut child = command.spawn().on_path("execute", &program)?;
+    fault::point("shim.spawned");
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.take().expect("it was piped"));
     let read = tokio::time::timeout(SHIM_DEADLINE, output.read_line(&mut line)).await;

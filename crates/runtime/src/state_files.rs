@@ -62,7 +62,9 @@ pub(crate) fn write_file(path: &Path, content: &[u8], durability: Durability) ->
         if durability == Durability::Synced {
             file.sync_all()?;
         }
+        fault::point("record.written");
         fs::rename(&beside, path)?;
+        fault::point("record.renamed");
         if durability == Durability::Synced
             && let Some(directory) = path.parent()
         {

@@ -258,14 +258,17 @@ impl WriterTask {
             changes.push(accepted.change);
             events.push(accepted.event);
         }
+        fault::point("commit.due");
         match self.backend.commit(self.revision, &changes) {
             Ok(()) => {
+                fault::point("commit.done");
                 self.dirty = true;
                 let written: Vec<Arc<Object>> = events.iter().map(|event| event.object.clone()).collect();
                 self.state
                     .write()
                     .unwrap_or_else(std::sync::PoisonError::into_inner)
                     .publish(events, self.revision);
+                fault::point("commit.published");
                 for (request, object) in requests.into_iter().zip(written) {
                     let _ = request.reply.send(Ok(object));
                 }

@@ -92,6 +92,7 @@ impl PodWorker {
         let allocatable = self.agent.allocatable();
         let result = match volumes::fetch_volumes(&self.agent.client, &self.pod, &allocatable).await {
             Ok(prepared) => {
+                fault::point("volumes.fetched");
                 let dirs = self.agent.config.pod_dirs(&self.uid);
                 let fs_group = crate::security::fs_group(&self.pod);
                 self.agent
@@ -103,7 +104,10 @@ impl PodWorker {
             Err(error) => Err(error),
         };
         match result {
-            Ok(()) => self.volumes_ready = true,
+            Ok(()) => {
+                fault::point("volumes.set_up");
+                self.volumes_ready = true;
+            }
             Err((volume, error)) => {
                 let message = format!("MountVolume.SetUp failed for volume \"{volume}\" : {error}");
                 self.agent.pod_event(&self.pod, EventType::Warning, event::FAILED_MOUNT, message);
@@ -121,6 +125,7 @@ impl PodWorker {
             Ok(plan) => match self.run_sandbox(plan).await {
                 Ok(id) => {
                     self.memory.note_sandbox_created(attempt, id);
+                    fault::point("sandbox.noted");
                     return Ok(Acted::Done);
                 }
                 Err(status) => status.message().to_owned(),
@@ -160,14 +165,18 @@ impl PodWorker {
             config: Some(plan.config.clone()),
             runtime_handler: handler.unwrap_or_default(),
         };
+        fault::point("sandbox.planned");
         let answer = self.agent.runtime.run_pod_sandbox(request).await?.into_inner();
+        fault::point("sandbox.answered");
         self.sandbox = Some(plan.config);
         Ok(answer.pod_sandbox_id)
     }
 
     async fn stop_sandbox(&mut self, id: &str) -> Result<Acted, TurnError> {
         let request = v1::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        fault::point("sandbox.stopping");
         not_found_is_none(self.agent.runtime.stop_pod_sandbox(request).await)?;
+        fault::point("sandbox.stopped");
         Ok(Acted::Done)
     }
 
@@ -219,7 +228,10 @@ impl PodWorker {
         };
         let inbox = self.inbox.clone();
         match start_container(&self.agent, request, inbox.stop_wanted()).await {
-            Ok(record) => self.memory.note_started(name, record, clock::now()),
+            Ok(record) => {
+                self.memory.note_started(name, record, clock::now());
+                fault::point("start.noted");
+            }
             Err(error) => self.note_start_failed(name, &error),
         }
         Ok(Acted::Done)
@@ -306,6 +318,7 @@ impl PodWorker {
         }
         self.announced.retain(|(other, _)| other != name);
         self.announced.push(key);
+        fault::point("back_off.told");
         let metadata = &self.pod.metadata;
         let message = format!(
             "Back-off restarting failed container {name} in pod {}_{}({})",
@@ -332,6 +345,7 @@ impl PodWorker {
         });
         self.memory.note_stopping(id, StopIntent { deadline, ..intent });
         self.under_way.stops.insert(id.to_owned());
+        fault::point("stop.noted");
         let request = v1::StopContainerRequest {
             container_id: id.to_owned(),
             timeout: grace_seconds.max(api::limits::MINIMUM_STOP_SECONDS),
@@ -350,6 +364,7 @@ impl PodWorker {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }
+            fault::point("stop.answered");
         });
         Acted::Done
     }
@@ -361,6 +376,7 @@ impl PodWorker {
     }
 
     async fn clear_volumes(&mut self) -> Result<Acted, TurnError> {
+        fault::point("volumes.clearing");
         let dirs = self.agent.config.pod_dirs(&self.uid);
         self.agent
             .tasks
@@ -368,6 +384,7 @@ impl PodWorker {
             .await
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
             .map_err(|source| TurnError::FileSystem { action: "volumes cannot be taken down", source })?;
+        fault::point("volumes.cleared");
         self.memory.cleared = true;
         self.volumes_ready = false;
         Ok(Acted::Done)
@@ -380,17 +397,22 @@ impl PodWorker {
         if self.runtime.ready_sandbox().is_some() {
             return Ok(Acted::Done);
         }
+        fault::point("forget.looked");
         self.agent.events.flush().await;
+        fault::point("forget.told");
         self.show_status().await?;
+        fault::point("forget.shown");
         let runtime = self.agent.runtime.clone();
         for container in &self.runtime.containers {
             let request = v1::RemoveContainerRequest { container_id: container.id.clone() };
             not_found_is_none(runtime.remove_container(request).await)?;
         }
+        fault::point("forget.containers_removed");
         for sandbox in &self.runtime.sandboxes {
             let request = v1::RemovePodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
             not_found_is_none(runtime.remove_pod_sandbox(request).await)?;
         }
+        fault::point("forget.sandboxes_removed");
         let metadata = &self.pod.metadata;
         let logs = self.agent.config.log_dir(
             metadata.namespace.as_deref().unwrap_or_default(),
@@ -400,12 +422,15 @@ impl PodWorker {
         let failed =
             |source| TurnError::FileSystem { action: "the pod's directory cannot be removed", source };
         crate::files::remove_dir_all(&logs).map_err(failed)?;
+        fault::point("forget.logs_removed");
         // Whoever sees the object gone may rely on everything else being gone, but for what is remembered of it: that goes
         // last, so that an agent that ends here knows what it was about.
         if !self.memory.vanished {
             delete_finally(&self.agent.client, &self.pod).await?;
         }
+        fault::point("forget.object_deleted");
         self.agent.store.remove(&self.uid).map_err(failed)?;
+        fault::point("forget.state_removed");
         Ok(Acted::Gone)
     }
 }

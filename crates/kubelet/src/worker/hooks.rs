@@ -30,6 +30,7 @@ impl PodWorker {
             },
         );
         self.save_durably();
+        fault::point("stop.begun");
         Acted::Done
     }
 
@@ -68,8 +69,10 @@ impl PodWorker {
             (HookKind::PreStart | HookKind::PostRestart | HookKind::PostStart | HookKind::PreStop, _) => None,
         };
         self.memory.note_hook_begun(key, now);
+        fault::point("hook.noted");
         // Before the hook can have any effect: whoever comes after a crash knows that it may have begun.
         self.save_durably();
+        fault::point("hook.intended");
         let job = HookJob {
             agent: self.agent.clone(),
             pod: self.pod.clone(),
@@ -169,8 +172,10 @@ impl PodWorker {
                 }
             }
         }
+        fault::point("hook.ended");
         self.hold_health_checks();
         self.save_durably();
+        fault::point("hook.completed");
     }
 
     /// By the documents' contract nothing of the pod is probed while a hook runs.
