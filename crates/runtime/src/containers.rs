@@ -184,8 +184,12 @@ impl Runtime {
         let limit = timeout.saturating_add(KILL_DEADLINE);
         let answered = tokio::time::timeout(limit, async {
             let reply = link.call(call).await;
-            // The event that it ended comes before the answer, but is handled beside it.
-            container.ended().await;
+            match reply {
+                // It was described, and the daemon ended before it was made: there is no end to wait for.
+                Ok(Reply::Unknown) => {}
+                // The event that it ended comes before the answer, but is handled beside it.
+                _ => container.ended().await,
+            }
             reply
         });
         let answered = answered.await;

@@ -293,8 +293,8 @@ impl Lane {
             }});
             annotations = json!({"hooks.coracle.dev/handlers": handlers.to_string()});
         }
-        // The parent ends when the socket is bound.
-        let serve = "busybox httpd -f -vv -p 8080 2>> /out/requests & until busybox nc -z 127.0.0.1 8080; do sleep 0.02; done; touch /scratch/serving";
+        let serve = "touch /scratch/ok; busybox httpd -f -vv -p 8080 -h /scratch 2>> /out/requests & \
+                     until busybox wget -q -O /dev/null http://127.0.0.1:8080/ok; do sleep 0.02; done; touch /scratch/serving";
         let mut side = container("side", format!("{}; {serve}; {stay}", born("side")));
         side["restartPolicy"] = json!("Always");
         side["startupProbe"] = exec("until [ -e /scratch/serving ]; do sleep 0.02; done");
@@ -341,7 +341,8 @@ impl Lane {
     pub(crate) fn create(&self, pod: &CasePod) {
         let answer = self.ask("POST", "/api/v1/namespaces/default/pods", &pod.manifest.to_string());
         if let Some((status, body)) = answer {
-            assert!(matches!(status, 201 | 502), "{status}: {body}");
+            // The proxy says 500 or 502 when the node ends before it has answered.
+            assert!(matches!(status, 201 | 500 | 502), "{status}: {body}");
         }
     }
 
