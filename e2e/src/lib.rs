@@ -263,6 +263,18 @@ impl Node {
         }
     }
 
+    /// Ends the node in order, as Ctrl-C would, and waits for its end.
+    pub fn end(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
     /// Process id of the daemon.
     ///
     /// # Panics

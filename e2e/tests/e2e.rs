@@ -26,6 +26,8 @@ mod hooks;
 mod kill_points;
 #[path = "e2e/machine.rs"]
 mod machine;
+#[path = "e2e/neighbours.rs"]
+mod neighbours;
 #[path = "e2e/node.rs"]
 mod node;
 #[path = "e2e/output.rs"]

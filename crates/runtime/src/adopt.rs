@@ -76,11 +76,15 @@ impl Runtime {
             Err(error) => return self.set_aside(directory, &error.to_string()).await,
         };
         let id = record.id.clone();
-        let stopped = record.stopped;
+        let (stopped, shim_pid) = (record.stopped, record.shim_pid);
         let sandbox = Arc::new(Sandbox::new(directory.to_owned(), config, record, Standing::NotReady));
         self.state.add_sandbox(Arc::clone(&sandbox));
         self.adopt_containers(&sandbox).await;
         if stopped {
+            // The earlier life may have ended after it wrote that down, and before it ended the shim.
+            if let Ok(link) = shim_link::connect(directory, |_| {}).await {
+                crate::sandboxes::end_shim(&link, shim_pid).await;
+            }
             self.state.shim_gone(&id);
             return;
         }

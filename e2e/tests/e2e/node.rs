@@ -181,3 +181,18 @@ fn down_ends_a_node_with_its_pods_and_takes_away_what_it_made_on_the_machine() {
     assert_eq!(said.status, 2, "{}", said.all());
     assert!(said.stderr.contains("there is no node"), "{}", said.all());
 }
+
+#[test]
+fn an_ordered_end_warns_of_nothing() {
+    if !with_kubectl("an_ordered_end_warns_of_nothing") {
+        return;
+    }
+    let place = Place::new();
+    let mut node = Node::up(&place, &[]);
+    node.kubectl_ok(&["create", "-f", "-"], SLEEPER);
+    node.wait_for(&RUNNING, |out| out.starts_with("Running/"));
+    node.kubectl_ok(&["delete", "pod", "sleeper"], "");
+    node.end();
+    let log = node.log();
+    assert!(!log.contains(" WARN ") && !log.contains(" ERROR "), "{log}");
+}

@@ -1,0 +1,141 @@
+//! Hostile neighbours: pods that fork, eat memory, flood their logs, hang in hooks and exit in a loop, all at once. Another
+//! pod starts and runs, the API answers, what they did is told as such, and they can be deleted.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use e2e::{Node, Place, left_behind};
+
+use super::node::with_kubectl;
+
+/// One container each; `CONTAINER` is what makes it bad.
+const BAD: [(&str, &str); 6] = [
+    ("bomb", r#""command": ["/bin/sh", "-c", "bomb() { bomb | bomb & }; bomb; while :; do :; done"]"#),
+    (
+        "hog",
+        r#""command": ["/bin/sh", "-c", "exec tail /dev/zero"], "resources": {"limits": {"memory": "32Mi"}}"#,
+    ),
+    (
+        "flood",
+        r#""command": ["/bin/sh", "-c", "exec yes 0123456789012345678901234567890123456789012345678901234567890123456789"]"#,
+    ),
+    (
+        "hook",
+        r#""command": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"],
+           "lifecycle": {"postStart": {"exec": {"command": ["/bin/sh", "-c", "while :; do sleep 1000; done"]}}}"#,
+    ),
+    ("loop", r#""command": ["/bin/sh", "-c", "exit 3"]"#),
+    (
+        "fifo",
+        r#""command": ["/bin/sh", "-c", "exit 0"],
+           "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "a.env", "key": "A"}}}]"#,
+    ),
+];
+
+const GOOD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "NAME"}, "spec": {"terminationGracePeriodSeconds": 1,
+"containers": [{"name": "c", "image": "coracle.dev/host", "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"],
+"readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}}]}}"#;
+
+fn bad_pod(name: &str, container: &str) -> String {
+    format!(
+        r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}"}}, "spec": {{"terminationGracePeriodSeconds": 1,
+        "volumes": [{{"name": "v", "emptyDir": {{}}}}],
+        "initContainers": [{{"name": "i", "image": "coracle.dev/host", "command": ["/bin/sh", "-c", "mkfifo /v/a.env"],
+                            "volumeMounts": [{{"name": "v", "mountPath": "/v"}}]}}],
+        "containers": [{{"name": "c", "image": "coracle.dev/host", {container}}}]}}}}"#
+    )
+}
+
+/// The middle one of five.
+fn median(mut once: impl FnMut()) -> Duration {
+    let mut times: Vec<Duration> = (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            once();
+            began.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[2]
+}
+
+fn start(node: &Node, name: &str) -> Duration {
+    let began = Instant::now();
+    node.kubectl_ok(&["create", "-f", "-"], &GOOD.replace("NAME", name));
+    node.kubectl_ok(&["wait", "--for=condition=Ready", "--timeout=100s", "pod", name], "");
+    began.elapsed()
+}
+
+fn bytes_below(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+#[test]
+fn hostile_neighbours_leave_other_pods_the_api_and_the_machine_well() {
+    if !with_kubectl("hostile_neighbours_leave_other_pods_the_api_and_the_machine_well") {
+        return;
+    }
+    let place = Place::new();
+    let data = place.data();
+    let mark = data.display().to_string();
+    {
+        let node = Node::up(&place, &["--pod-max-pids", "64"]);
+        let quiet_start = start(&node, "before");
+        let quiet_api = median(|| drop(node.kubectl_ok(&["get", "pods"], "")));
+        for (name, container) in BAD {
+            node.kubectl_ok(&["create", "-f", "-"], &bad_pod(name, container));
+        }
+        let state = |name: &str, path: &str, wanted: &dyn Fn(&str) -> bool| {
+            let path = format!("jsonpath={path}");
+            node.wait_for(&["get", "pod", name, "-o", &path], wanted)
+        };
+        let container = ".status.containerStatuses[0]";
+        let ended = format!("{{{container}.state}}{{{container}.lastState}}");
+        state("hog", &ended, &|text| text.contains("OOMKilled"));
+        state("loop", &format!("{{{container}.state.waiting.reason}}"), &|text| text == "CrashLoopBackOff");
+        state("bomb", "{.status.phase}", &|text| text == "Running");
+        state("hook", &format!("{{{container}.state.waiting.message}}"), &|text| {
+            text.starts_with("running postStart hook for")
+        });
+        state("fifo", &format!("{{{container}.state.waiting.reason}}"), &|text| {
+            text == "CreateContainerConfigError"
+        });
+        state("flood", "{.status.phase}", &|text| text == "Running");
+
+        let start_beside = start(&node, "beside");
+        let api_beside = median(|| drop(node.kubectl_ok(&["get", "pods"], "")));
+        // Generous: the machine of the tests is shared. What must not be is a node that stands still.
+        let bound = |quiet: Duration| quiet * 20 + Duration::from_secs(5);
+        assert!(start_beside < bound(quiet_start), "a start took {start_beside:?}, {quiet_start:?} before");
+        assert!(api_beside < bound(quiet_api), "an answer took {api_beside:?}, {quiet_api:?} before");
+        let restarts = node.kubectl_ok(
+            &[
+                "get",
+                "pods",
+                "before",
+                "beside",
+                "-o",
+                "jsonpath={.items[*].status.containerStatuses[0].restartCount}",
+            ],
+            "",
+        );
+        assert_eq!(restarts, "0 0");
+        // Five files of ten mebibytes each, and one write more.
+        let logs = bytes_below(&data.join("kubelet/logs"));
+        assert!(logs < 56 * 1024 * 1024, "the logs take {logs} bytes");
+
+        let names: Vec<&str> = BAD.iter().map(|(name, _)| *name).collect();
+        let arguments: Vec<&str> =
+            ["delete", "pods", "--timeout=60s"].into_iter().chain(names.iter().copied()).collect();
+        node.kubectl_ok(&arguments, "");
+        node.kubectl_ok(&["wait", "--for=condition=Ready", "--timeout=10s", "pod", "before", "beside"], "");
+    }
+    assert_eq!(left_behind(&mark), std::collections::BTreeSet::new());
+}
