@@ -20,9 +20,8 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
 /// What the file system says.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     write(path, bytes, mode, true)?;
-    match path.parent() {
-        Some(parent) => std::fs::File::open(parent)?.sync_all()?,
-        None => {}
+    if let Some(parent) = path.parent() {
+        std::fs::File::open(parent)?.sync_all()?;
     }
     fault::point("file.synced");
     Ok(())

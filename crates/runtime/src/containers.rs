@@ -184,11 +184,10 @@ impl Runtime {
         let limit = timeout.saturating_add(KILL_DEADLINE);
         let answered = tokio::time::timeout(limit, async {
             let reply = link.call(call).await;
-            match reply {
-                // It was described, and the daemon ended before it was made: there is no end to wait for.
-                Ok(Reply::Unknown) => {}
-                // The event that it ended comes before the answer, but is handled beside it.
-                _ => container.ended().await,
+            // Unknown: it was described, and the daemon ended before it was made. There is no end to wait for.
+            // Otherwise the event that it ended comes before the answer, but is handled beside it.
+            if !matches!(reply, Ok(Reply::Unknown)) {
+                container.ended().await;
             }
             reply
         });
