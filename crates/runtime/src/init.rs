@@ -266,7 +266,7 @@ fn build(
     }
     let console = if spec.terminal {
         let console = console::open_console(root)?;
-        console::give_console(&console.terminal, spec.first_user)?;
+        console::give_console(&console.terminal, spec.first_user, user.uid)?;
         console::show_console(root, &console.terminal)?;
         Some(console)
     } else {
@@ -348,7 +348,7 @@ fn execution_console(
     }
     let root = File::open("/").step("open the root directory")?;
     let made = console::open_console(root.as_fd())?;
-    console::give_console(&made.terminal, process.first_user)?;
+    console::give_console(&made.terminal, process.first_user, process.uid)?;
     if let Some(console) = console {
         send(&console, &InitMessage::Ready { warnings: Vec::new() }, vec![made.controller])
             .step("hand out the terminal")?;

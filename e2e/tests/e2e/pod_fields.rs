@@ -333,6 +333,11 @@ fn standard_input_and_terminals_are_as_asked() {
     }
     let said = run(&format!("{}    tty: true\n", shell("test -t 0 && test -t 1 && echo on a $TERM")));
     assert_eq!(said.stdout.trim_end(), "on a xterm", "{}", said.all());
+    let said = run(&format!(
+        "  securityContext: {{runAsUser: 1000}}\n{}    tty: true\n",
+        shell("echo written > $(tty)")
+    ));
+    assert_eq!(said.stdout.trim_end(), "written", "a terminal belongs to its user: {}", said.all());
     let said = run(&shell("test -t 0 || echo no terminal; cat; echo end of input"));
     assert_eq!(said.lines(), ["no terminal", "end of input"], "{}", said.all());
     // With stdinOnce the input ends with the first client that attached.

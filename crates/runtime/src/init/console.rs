@@ -28,13 +28,13 @@ pub(super) fn open_console(root: BorrowedFd<'_>) -> Result<Console, InitError> {
     Ok(Console { controller, terminal })
 }
 
-/// Gives the terminal to the container's root, where that is not the node's.
-pub(super) fn give_console(terminal: impl AsFd, first_user: u32) -> Result<(), InitError> {
-    if first_user == 0 {
-        return Ok(());
+/// Gives the terminal to the user of its process, by the node's number; the group of terminals keeps it.
+pub(super) fn give_console(terminal: impl AsFd, first_user: u32, uid: u32) -> Result<(), InitError> {
+    match first_user.checked_add(uid) {
+        None | Some(0) => Ok(()),
+        Some(owner) => rustix::fs::fchown(terminal, Some(rustix::fs::Uid::from_raw(owner)), None)
+            .step("give the terminal to its user"),
     }
-    let (uid, gid) = (rustix::fs::Uid::from_raw(first_user), rustix::fs::Gid::from_raw(first_user));
-    rustix::fs::fchown(terminal, Some(uid), Some(gid)).step("give the terminal away")
 }
 
 /// Shows the terminal as `/dev/console` too.
