@@ -412,8 +412,13 @@ pub const FIELD_RULES: &[FieldRule] = &[
     shown("volumes[]", &["name"], "volumes::files_appear_with_their_modes_and_change_all_at_once"),
     shown(
         "volumes[]",
-        &["emptyDir", "emptyDir.medium", "emptyDir.sizeLimit"],
+        &["emptyDir", "emptyDir.medium"],
         "volumes::an_empty_dir_in_memory_has_its_size_and_goes_away",
+    ),
+    shown(
+        "volumes[]",
+        &["emptyDir.sizeLimit"],
+        "containers::an_empty_dir_over_its_size_limit_evicts_its_pod",
     ),
     shown(
         "volumes[]",
@@ -539,17 +544,6 @@ pub const FIELD_RULES: &[FieldRule] = &[
         "this node has no extended resources and no huge pages: the pod will not run",
     )
     .when(has_unknown_resources, r#"{"example.com/device": "1"}"#),
-    warned("container[].resources", &["limits"], "ephemeral-storage is not limited on this node")
-        .when(|amounts| !amounts["ephemeral-storage"].is_null(), r#"{"ephemeral-storage": "1Gi"}"#),
-    warned(
-        "volumes[]",
-        &["emptyDir"],
-        "the size of a volume on disk is not limited on this node; medium: Memory is",
-    )
-    .when(
-        |volume| !volume["sizeLimit"].is_null() && text(&volume["medium"]).is_empty(),
-        r#"{"sizeLimit": "1Gi"}"#,
-    ),
     warned(
         "volumes[]",
         &[
