@@ -1,4 +1,4 @@
-//! Measures a whole node from outside: start, first output, create to running, memory.
+//! Measures a whole node from outside: start, first output, create to running, memory, templates through the API.
 //!
 //! `cargo run --release -p bench --bin node -- target/release/coracle` (as root); prints one line for each figure:
 //! minimum, median, 95th percentile and maximum of the runs. `docs/benchmarks.md` says what the figures mean.
@@ -74,17 +74,31 @@ fn measure(binary: &Path, runs: usize) -> Outcome<()> {
         node.memory("Private_Dirty:")?
     );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(templates(&node, runs.max(100)))?;
     runtime.block_on(pods(&node, runs))
+}
+
+/// Lets the API process a template of 100 objects with 200 parameters that becomes 1 MiB, again and again.
+async fn templates(node: &Node, runs: usize) -> Outcome<()> {
+    let client = node.client().await?;
+    let limits = manifest::Limits::default();
+    let documents = manifest::parse_stream(bench::template_in_yaml(100, 200).as_bytes(), &limits)?;
+    let template = serde_json::to_vec(&documents[0].root.to_json())?;
+    let path = "/apis/template.coracle.dev/v1/namespaces/default/processedtemplates";
+    let (mut times, mut size) = (Vec::new(), 0);
+    for _ in 0..runs {
+        let request = kube::core::Request::new(path).create(&PostParams::default(), template.clone())?;
+        let started = Instant::now();
+        size = client.request_text(request.map(Into::into)).await?.len();
+        times.push(started.elapsed());
+    }
+    print(&format!("template, 100 objects, 200 parameters, {size} bytes, through the API"), times);
+    Ok(())
 }
 
 /// Creates pods one after the other, then deletes them so; a watch says when each runs and when it is gone.
 async fn pods(node: &Node, runs: usize) -> Outcome<()> {
-    let config = kube::Config::from_custom_kubeconfig(
-        kube::config::Kubeconfig::read_from(&node.kubeconfig)?,
-        &kube::config::KubeConfigOptions::default(),
-    )
-    .await?;
-    let pods = Api::<Pod>::default_namespaced(kube::Client::try_from(config)?);
+    let pods = Api::<Pod>::default_namespaced(node.client().await?);
     let mut changes = pin!(watcher(pods.clone(), watcher::Config::default()).default_backoff());
     let (mut running, mut gone) = (Vec::new(), Vec::new());
     for number in 0..runs {
@@ -142,10 +156,11 @@ fn print(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1000.0;
     println!(
-        "{what}: min {:.1} p50 {:.1} p95 {:.1} max {:.1} ms (n={})",
+        "{what}: min {:.1} p50 {:.1} p95 {:.1} p99 {:.1} max {:.1} ms (n={})",
         at(0.0),
         at(0.5),
         at(0.95),
+        at(0.99),
         at(1.0),
         times.len()
     );
@@ -170,6 +185,15 @@ impl Node {
         let kubeconfig =
             line.trim().strip_prefix("export KUBECONFIG=").ok_or("the node did not become ready")?.into();
         Ok(Self { child, kubeconfig, data: data.to_owned() })
+    }
+
+    async fn client(&self) -> Outcome<kube::Client> {
+        let config = kube::Config::from_custom_kubeconfig(
+            kube::config::Kubeconfig::read_from(&self.kubeconfig)?,
+            &kube::config::KubeConfigOptions::default(),
+        )
+        .await?;
+        Ok(kube::Client::try_from(config)?)
     }
 
     fn memory(&self, row: &str) -> Outcome<u64> {
