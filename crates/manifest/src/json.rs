@@ -14,7 +14,8 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Vec<Document>, ParseE
         bytes: text.as_bytes(),
         offset: 0,
         line: 1,
-        line_start: 0,
+        counted: 0,
+        column: 1,
         depth: 0,
         nodes: 0,
         limits,
@@ -40,7 +41,10 @@ struct Reader<'t> {
     bytes: &'t [u8],
     offset: usize,
     line: u32,
-    line_start: usize,
+    /// How far the characters of the line are counted: of compact JSON, which is one line, each only once.
+    counted: usize,
+    /// The column of that place, from 1.
+    column: u32,
     depth: usize,
     nodes: usize,
     limits: &'t Limits,
@@ -58,7 +62,7 @@ impl Reader<'_> {
                 b'\n' => {
                     self.offset += 1;
                     self.line += 1;
-                    self.line_start = self.offset;
+                    (self.counted, self.column) = (self.offset, 1);
                 }
                 b' ' | b'\t' | b'\r' => self.offset += 1,
                 _ => return,
@@ -66,18 +70,14 @@ impl Reader<'_> {
         }
     }
 
-    fn mark(&self) -> Mark {
-        // JSON's lines are ASCII outside strings in all but odd cases; only then is counting needed.
-        let before = &self.bytes[self.line_start..self.offset];
-        let column = if before.is_ascii() {
-            before.len()
-        } else {
-            self.text[self.line_start..self.offset].chars().count()
-        };
-        Mark { offset: self.offset as u32, line: self.line, column: column as u32 + 1 }
+    fn mark(&mut self) -> Mark {
+        let between = self.text.get(self.counted..self.offset).unwrap_or_default();
+        self.column += between.chars().count() as u32;
+        self.counted = self.offset;
+        Mark { offset: self.offset as u32, line: self.line, column: self.column }
     }
 
-    fn error<T>(&self, message: &str) -> Result<T, ParseError> {
+    fn error<T>(&mut self, message: &str) -> Result<T, ParseError> {
         Err(ParseError::Syntax {
             mark: self.mark(),
             mistake: SyntaxMistake::Json,

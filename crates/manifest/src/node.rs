@@ -32,7 +32,7 @@ impl Mark {
 
 impl Mark {
     /// The mark of a later byte offset, counted on from this one.
-    fn advanced(self, source: &[u8], offset: usize) -> Self {
+    pub(crate) fn advanced(self, source: &[u8], offset: usize) -> Self {
         let between = source.get(self.offset as usize..offset).unwrap_or_default();
         let is_first_byte = |byte: &&u8| (**byte & 0xC0) != 0x80;
         let characters = |bytes: &[u8]| bytes.iter().filter(is_first_byte).count() as u32;

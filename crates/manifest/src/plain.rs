@@ -437,6 +437,7 @@ impl Reader<'_> {
         }
         self.count()?;
         let list_start = self.mark(first);
+        let mut start = list_start;
         let mut items: Vec<Node> = Vec::new();
         let mut at = self.skip_blanks(first + 1);
         if self.bytes.get(at) == Some(&b']') {
@@ -446,7 +447,8 @@ impl Reader<'_> {
         }
         loop {
             self.count()?;
-            let start = self.mark(at);
+            // Counted on from the item before: the line may be as long as the stream.
+            start = start.advanced(self.bytes, at);
             let (value, end) = match self.bytes[..self.line.end].get(at)? {
                 b'"' | b'\'' => {
                     let (text, end) = self.quoted(at)?;

@@ -215,6 +215,27 @@ fn hostile_input_runs_into_a_limit() {
     assert!(matches!(parse_stream(&[b' '; 101], &few), Err(ParseError::TooLarge { limit: 100 })));
 }
 
+/// With the columns of each value counted from the beginning of its line, these take minutes; the bound leaves room for a
+/// busy machine and a debug build.
+#[test]
+fn a_stream_on_one_line_takes_no_more_time_than_on_many() {
+    let long = "x".repeat(8 << 20);
+    let numbers = "1, ".repeat(400_000);
+    for text in [
+        format!("[\"{long}\", {numbers}2]"),
+        format!("a: [{long}, {numbers}2]"),
+        format!("a: {{b: [{numbers}2]}}"),
+    ] {
+        let begin = std::time::Instant::now();
+        let document = only(&text);
+        assert!(begin.elapsed().as_secs() < 20, "took {:?}", begin.elapsed());
+        let list = ["a.b", "a", ""].into_iter().filter_map(|path| document.find(path));
+        let last = list.flat_map(Node::items).last().expect("a list");
+        assert_eq!(last.span.slice(&text), "2");
+        assert_eq!(last.span.start.column, last.span.start.offset + 1);
+    }
+}
+
 #[test]
 fn what_is_written_is_what_people_would_write() {
     let tree = Node::from_json(&serde_json::json!({

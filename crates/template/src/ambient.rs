@@ -163,10 +163,11 @@ pub(crate) struct Scope<'d> {
     namespace: String,
     links: bool,
     container: &'d Node,
-    /// The first entry of `env` with the name of each parameter.
-    first: Vec<Option<usize>>,
-    /// What was found outside of `env` for each parameter.
-    outside: Vec<Option<Option<Resolver>>>,
+    /// The first entry of `env` with the name of a parameter. Holds what the container has: there may be a million
+    /// containers with nothing in them, and a thousand parameters.
+    first: HashMap<usize, usize>,
+    /// What was found outside of `env` for each parameter that was asked for.
+    outside: HashMap<usize, Option<Resolver>>,
     /// The first entry of `env` with any name; made when it is asked for.
     entries: Option<HashMap<Cow<'d, str>, usize>>,
     /// Sources of `envFrom` by their prefix.
@@ -180,19 +181,18 @@ impl<'d> Scope<'d> {
         ambient: &Ambient,
         substitution: &Substitution<'_>,
     ) -> Self {
-        let count = substitution.count();
         let mut scope = Self {
             namespace: pod.namespace.clone(),
             links: pod.links,
             container,
-            first: vec![None; count],
-            outside: vec![None; count],
+            first: HashMap::new(),
+            outside: HashMap::new(),
             entries: None,
             from: HashMap::new(),
         };
         for (index, name) in names_of(container, substitution) {
             if let Some(parameter) = substitution.place_of(&name) {
-                scope.first[parameter].get_or_insert(index);
+                scope.first.entry(parameter).or_insert(index);
             }
         }
         for source in container.get("envFrom").map(Node::items).unwrap_or_default() {
@@ -216,7 +216,7 @@ impl<'d> Scope<'d> {
         name: &str,
         reach: Reach,
     ) -> Option<Resolver> {
-        let entry = self.first[parameter].filter(|entry| match reach {
+        let entry = self.first.get(&parameter).copied().filter(|entry| match reach {
             Reach::Above(index) => *entry < index,
             Reach::All | Reach::Entries => true,
         });
@@ -226,10 +226,12 @@ impl<'d> Scope<'d> {
         if reach == Reach::Entries {
             return None;
         }
-        if self.outside[parameter].is_none() {
-            self.outside[parameter] = Some(self.outside_of(ambient, name));
+        if let Some(known) = self.outside.get(&parameter) {
+            return known.clone();
         }
-        self.outside[parameter].clone().flatten()
+        let found = self.outside_of(ambient, name);
+        self.outside.insert(parameter, found.clone());
+        found
     }
 
     /// Whether the container has a variable of this name, wherever it is declared.

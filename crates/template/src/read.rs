@@ -26,14 +26,17 @@ impl<'d> Template<'d> {
     ///
     /// # Errors
     ///
-    /// What keeps it from being understood: it is no template, or has references of both dialects. Everything else that
-    /// is wrong comes out of [`crate::check`] and [`crate::process()`], all at once.
+    /// What keeps it from being understood: it is no template, has too many parameters or objects, or has references of
+    /// both dialects. Everything else that is wrong comes out of [`crate::check`] and [`crate::process()`], all at once.
     pub fn read(root: &'d Node, dialect: Option<Dialect>) -> Result<Self, Refusal> {
         let mut reader = Reader { problems: Problems::default(), findings: Findings::default() };
         if !Self::is_one(root) {
             reader.problems.add(ProblemKind::NotATemplate, || Place::new("", root.span));
             reader.problems.clone().refuse(&[])?;
         }
+        // Before any other look: whoever sends far too much of something gets a short answer for it.
+        reader.counts(root);
+        reader.problems.clone().refuse(&[])?;
         let objects = reader.objects(root);
         let parameters = reader.parameters(root);
         let labels_field = if root.get("labels").is_none() && root.get("objectLabels").is_some() {
@@ -95,23 +98,28 @@ impl Reader {
         self.problems.add(ProblemKind::WrongType { expected, found }, || Place::new(field, node.span));
     }
 
+    /// More parameters or objects than are taken.
+    fn counts(&mut self, root: &Node) {
+        for (name, limit) in [("parameters", MAX_PARAMETERS), ("objects", MAX_OBJECTS)] {
+            let Some(entry) = root.entry(name).filter(|entry| entry.value.items().len() > limit) else {
+                continue;
+            };
+            self.problems
+                .add(ProblemKind::TooMany { what: name, limit }, || Place::new(name, entry.key_span));
+        }
+    }
+
     /// A list of the template; an absent one is empty.
-    fn list<'d>(&mut self, root: &'d Node, name: &'static str, limit: usize) -> &'d [Node] {
+    fn list<'d>(&mut self, root: &'d Node, name: &'static str) -> &'d [Node] {
         let Some(entry) = root.entry(name) else { return &[] };
         if !matches!(entry.value.value, NodeValue::List(_) | NodeValue::Null) {
             self.wrong_type("a list", &entry.value, name);
         }
-        let items = entry.value.items();
-        if items.len() > limit {
-            self.problems
-                .add(ProblemKind::TooMany { what: name, limit }, || Place::new(name, entry.key_span));
-            return &[];
-        }
-        items
+        entry.value.items()
     }
 
     fn objects<'d>(&mut self, root: &'d Node) -> &'d [Node] {
-        let objects = self.list(root, "objects", MAX_OBJECTS);
+        let objects = self.list(root, "objects");
         for (index, object) in objects.iter().enumerate() {
             let field = format!("objects[{index}]");
             if !matches!(object.value, NodeValue::Map(_)) {
@@ -125,7 +133,7 @@ impl Reader {
     }
 
     fn parameters<'d>(&mut self, root: &'d Node) -> Vec<Parameter<'d>> {
-        let nodes = self.list(root, "parameters", MAX_PARAMETERS);
+        let nodes = self.list(root, "parameters");
         nodes.iter().enumerate().filter_map(|(index, node)| self.parameter(index, node)).collect()
     }
 

@@ -25,12 +25,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of a span; of several lines only the first is meant.
+    /// The place of a span; of several lines only the first is meant. Of a line that is too long to be shown no more is
+    /// taken than shows that it is: compact JSON may have a thousand places on one line.
     pub(crate) fn of(file: &str, source: &str, span: manifest::Span) -> Self {
         let range = span.range();
         let start = range.start.min(source.len());
-        let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
-        let line_end = source[start..].find('\n').map_or(source.len(), |length| start + length);
+        let nearest = boundary(source, start.saturating_sub(LONGEST_LINE + 4));
+        let farthest = boundary(source, start.saturating_add(LONGEST_LINE + 4));
+        let line_start = match source[nearest..start].rfind('\n') {
+            Some(newline) => nearest + newline + 1,
+            None => nearest,
+        };
+        let line_end = source[start..farthest].find('\n').map_or(farthest, |length| start + length);
         let text = source[line_start..line_end].trim_end_matches('\r').to_owned();
         let end = range.end.clamp(start, line_end) - line_start;
         let end = end.min(text.len());
@@ -61,6 +67,11 @@ impl Place {
     pub(crate) fn without_text(self) -> Self {
         Self { text: String::new(), range: 0..0, ..self }
     }
+}
+
+/// The first place from a byte on where a character begins.
+fn boundary(text: &str, from: usize) -> usize {
+    (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
 
 /// Something that makes a part of the input unreadable.
@@ -175,4 +186,22 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_on_a_line_of_megabytes_takes_no_copy_of_the_line() {
+        let long = "é".repeat(1 << 20);
+        let source = format!("a: 1\n{long}b: 2{long}\n");
+        let start = manifest::Mark::at(source.as_bytes(), 5 + long.len());
+        let span = manifest::Span { start, end: start.offset + 1 };
+        let place = Place::of("f", &source, span);
+        assert_eq!((place.line, place.column, &place.text[place.range.clone()]), (2, (1 << 20) + 1, "b"));
+        assert!((LONGEST_LINE + 1..4 * LONGEST_LINE).contains(&place.text.len()), "too long to be shown");
+        let short = manifest::Span { start: manifest::Mark::START, end: 1 };
+        assert_eq!(Place::of("f", &source, short).text, "a: 1");
+    }
 }

@@ -328,7 +328,7 @@ fn hostile_templates_take_linear_time() {
         (0..20_000).map(|number| (format!("K{number}"), json!(""))).collect();
     let args: Value =
         (0..20_000).map(|number| json!(format!("$(PARAMETER_NUMBER_{:04})", number % 1000))).collect();
-    let mut sources = config_map(parameters, keys.into());
+    let mut sources = config_map(parameters.clone(), keys.into());
     sources["objects"].as_array_mut().expect("a list").push(json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"envFrom": env_from, "args": args}]},
     }));
@@ -355,7 +355,12 @@ fn hostile_templates_take_linear_time() {
     // A long key with much to say about it.
     let mut wordy = config_map(json!([]), json!({}));
     wordy["objects"][0]["metadata"]["annotations"] = json!({"a".repeat(1 << 20): "$(UNKNOWN)".repeat(5000)});
-    for template in [near, sources, long, selectors, wordy] {
+    // Containers with nothing in them, and many parameters that they could refer to.
+    let mut crowded = config_map(parameters, json!({}));
+    crowded["objects"].as_array_mut().expect("a list").push(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": vec![json!({}); 100_000]},
+    }));
+    for template in [near, sources, long, selectors, wordy, crowded] {
         let run = Run::of_json(&template);
         let begin = Instant::now();
         let _ = run.process();
@@ -375,4 +380,14 @@ fn problems_and_findings_are_counted_beyond_a_thousand() {
     let found = processed(&Run::of_json(&config_map(parameters, data.into()))).findings;
     assert_eq!(found.len(), 1001);
     assert_eq!(found[1000].to_string(), "500 more findings are not shown");
+}
+
+/// Everything else about these would be a problem of its own, and work.
+#[test]
+fn too_many_of_something_is_answered_before_anything_else_is_looked_at() {
+    let (parameters, objects) = (vec![json!({"name": "not a name"}); 1001], vec![json!("$(no object"); 1001]);
+    let both = json!({"kind": "Template", "apiVersion": crate::API_VERSION, "labels": 1, "parameters": parameters, "objects": objects});
+    let run = Run::of_json(&both);
+    assert_eq!(problems(&run), ["parameters template-too-many", "objects template-too-many"]);
+    assert!(crate::Template::read(&run.root, None).is_err(), "refused when it is read");
 }
