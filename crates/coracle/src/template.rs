@@ -17,6 +17,7 @@ mod output;
 mod parameters;
 mod process;
 mod prompt;
+mod rehearsal;
 mod report;
 mod source;
 mod table;

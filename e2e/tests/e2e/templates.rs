@@ -301,6 +301,63 @@ fn two_instances_live_side_by_side_and_keep_their_generated_values() {
 }
 
 #[test]
+fn a_template_of_which_one_object_is_refused_leaves_nothing_half_done() {
+    if !with_kubectl("a_template_of_which_one_object_is_refused_leaves_nothing_half_done") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    let head = "kind: Template\napiVersion: template.coracle.dev/v1\nmetadata: {name: t}\nobjects:\n";
+    let file = place.file(
+        "t.yaml",
+        &format!(
+            "{head}- {{apiVersion: v1, kind: ConfigMap, metadata: {{name: first}}, data: {{a: b}}}}\n\
+             - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: Second}}}}\n\
+             - apiVersion: v1\n  kind: Pod\n  metadata: {{name: third}}\n  spec: {{containers: []}}\n"
+        ),
+    );
+    let said = template_on(&place, &node, &["apply", "-f", text(&file)]);
+    assert_eq!((said.status, said.stdout.as_str()), (1, ""), "{}", said.all());
+    for wanted in ["Second", "t.yaml:6:", "third", "t.yaml:10:", "nothing was written"] {
+        assert!(said.stderr.contains(wanted), "{wanted} is missing in {}", said.all());
+    }
+    let left = |what: &str| {
+        node.kubectl_ok(&["get", what, "-l", "template.coracle.dev/instance=t", "-o", "name"], "")
+    };
+    assert_eq!(left("configmaps,pods"), "");
+    // What only the writes themselves can find out: two services that want the same port.
+    let service = |name: &str| {
+        format!(
+            "- {{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{clusterIP: 10.43.0.77, ports: [{{port: 80}}]}}}}\n"
+        )
+    };
+    let file = place.file("t.yaml", &format!("{head}{}{}{}", service("one"), service("two"), service("six")));
+    let said = template_on(&place, &node, &["apply", "-f", text(&file)]);
+    assert_eq!((said.status, said.stdout.as_str()), (1, "service/one created\n"), "{}", said.all());
+    assert!(
+        said.stderr.contains("written: service/one\n")
+            && said.stderr.contains("not written: service/two, service/six"),
+        "{}",
+        said.all()
+    );
+    assert_eq!(left("services"), "service/one\n");
+    ok(template_on(&place, &node, &["delete", "t"]));
+    // A namespace, an account and a pod that needs both come into being together.
+    let file = place.file(
+        "t.yaml",
+        &format!(
+            "{head}- {{apiVersion: v1, kind: Namespace, metadata: {{name: new}}}}\n\
+             - {{apiVersion: v1, kind: ServiceAccount, metadata: {{name: runner, namespace: new}}}}\n\
+             - apiVersion: v1\n  kind: Pod\n  metadata: {{name: p, namespace: new}}\n  spec:\n    serviceAccountName: runner\n    \
+             containers: [{{name: c, image: coracle.dev/host, command: [/bin/true]}}]\n    restartPolicy: Never\n"
+        ),
+    );
+    let said = ok(template_on(&place, &node, &["apply", "-f", text(&file)]));
+    assert!(said.contains("namespace/new created") && said.contains("pod/p created"), "{said}");
+    node.kubectl_ok(&["delete", "pod", "p", "-n", "new"], "");
+}
+
+#[test]
 fn an_exported_namespace_processes_to_what_it_was_exported_from() {
     if !with_kubectl("an_exported_namespace_processes_to_what_it_was_exported_from") {
         return;

@@ -11,10 +11,11 @@ use serde_json::Value;
 use super::arguments::{ClusterArgs, SourceArgs, ValueArgs};
 use super::cluster::{Cluster, ClusterError, block_on, escaped};
 use super::kinds::Kinds;
+use super::rehearsal::{NotYetThere, how_far};
 use super::report::{Reporter, printable};
 use super::source::{self, TemplateSource};
 use super::values::{self, Given};
-use super::write::Target;
+use super::write::{Target, Writing};
 use super::{Ended, output};
 use crate::failure::{Failure, INPUT};
 use crate::standard_output;
@@ -66,6 +67,13 @@ pub(super) fn run(args: &ApplyArgs) -> Ended {
     block_on(session.apply())?
 }
 
+/// An object on its way.
+struct Planned<'n> {
+    node: &'n Node,
+    object: Value,
+    target: Target,
+}
+
 struct Session<'s> {
     args: &'s ApplyArgs,
     source: &'s TemplateSource,
@@ -94,41 +102,96 @@ impl Session<'_> {
         let secret = instance::parameters_secret(&processed, self.instance, None);
         let mut objects: Vec<&Node> = processed.objects.iter().collect();
         objects.sort_by_key(|object| rank(object));
-        let mut planned = Vec::new();
-        let mut kinds = Kinds::default();
-        // Everything is looked up before anything is written, so that a mistake leaves nothing half done.
-        for node in secret.iter().chain(objects) {
-            let object = node.to_json();
-            let target = Target::look_up(&cluster, &mut kinds, &object, self.instance).await;
-            let target = target.map_err(|error| self.located(&error, node, &processed))?;
-            planned.push((node, object, target));
-        }
+        let planned = self.rehearsed(&cluster, secret.iter().chain(objects), &processed).await?;
         self.say_generated(&processed)?;
-        let mut is_complete = true;
-        for (node, object, mut target) in planned {
-            match target.write(&cluster, &object).await {
+        self.write(&cluster, planned, &processed).await?;
+        if let Some(message) = &processed.message {
+            standard_output::line(format_args!("\n{}", printable(message.trim_end())))?;
+        }
+        Ok(0)
+    }
+
+    /// Looks everything up and has the API server try every write, so that a mistake leaves nothing half done. What it
+    /// refuses is told all at once.
+    async fn rehearsed<'n>(
+        &self,
+        cluster: &Cluster,
+        nodes: impl Iterator<Item = &'n Node>,
+        processed: &Processed,
+    ) -> Result<Vec<Planned<'n>>, Failure> {
+        let (mut planned, mut kinds) = (Vec::new(), Kinds::default());
+        let (mut missing, mut refused) = (NotYetThere::default(), 0);
+        for node in nodes {
+            let object = node.to_json();
+            match Target::look_up(cluster, &mut kinds, &object, self.instance).await {
+                Ok(target) => {
+                    if target.is_new() {
+                        missing.add(&object);
+                    }
+                    planned.push(Planned { node, object, target });
+                }
+                Err(error) => refused += self.tell_refusal(error, node, processed)?,
+            }
+        }
+        for Planned { node, object, target } in &mut planned {
+            match target.write(cluster, object, Writing::Rehearsal).await {
+                Err(error) if missing.explains(&error, object) => {}
+                Err(error) => refused += self.tell_refusal(error, node, processed)?,
+                Ok(_) => {}
+            }
+        }
+        if refused == 0 {
+            return Ok(planned);
+        }
+        anstream::eprintln!("nothing was written");
+        Err(Failure::quiet(1))
+    }
+
+    /// Shows a refusal, and counts it; without any answer there is no use in going on.
+    fn tell_refusal(
+        &self,
+        error: ClusterError,
+        node: &Node,
+        processed: &Processed,
+    ) -> Result<usize, Failure> {
+        let is_answer = error.is_refusal();
+        let failure = self.located(&error.redacted(|text| processed.redact(text)), node, processed);
+        if !is_answer {
+            return Err(failure);
+        }
+        let _ = failure.report();
+        Ok(1)
+    }
+
+    /// Writes everything, up to the first failure.
+    async fn write(
+        &self,
+        cluster: &Cluster,
+        mut planned: Vec<Planned<'_>>,
+        processed: &Processed,
+    ) -> Result<(), Failure> {
+        let mut done = Vec::new();
+        for index in 0..planned.len() {
+            let Planned { node, object, target } = &mut planned[index];
+            match target.write(cluster, object, Writing::Real).await {
                 Ok(written) => {
                     for warning in written.warnings {
                         let warning = printable(&processed.redact(&warning));
                         Failure::text(INPUT, format!("{}: {warning}", target.shown())).warn();
                     }
                     standard_output::line(format_args!("{} {}", target.shown(), written.done.as_str()))?;
+                    done.push(target.shown());
                 }
                 Err(error) => {
-                    let _ = self
-                        .located(&error.redacted(|text| processed.redact(text)), node, &processed)
-                        .report();
-                    is_complete = false;
+                    let failure =
+                        self.located(&error.redacted(|text| processed.redact(text)), node, processed);
+                    let left: Vec<String> = planned[index..].iter().map(|each| each.target.shown()).collect();
+                    let [written, left] = how_far(&done, &left);
+                    return Err(failure.detail(printable(&written)).detail(printable(&left)));
                 }
             }
         }
-        if !is_complete {
-            return Ok(1);
-        }
-        if let Some(message) = &processed.message {
-            standard_output::line(format_args!("\n{}", printable(message.trim_end())))?;
-        }
-        Ok(0)
+        Ok(())
     }
 
     /// What the instance keeps: in its own Secret, or in the Secrets that its parameters fill.

@@ -112,6 +112,19 @@ impl ClusterError {
         }
     }
 
+    /// Whether it is about the one object: others may be taken all the same.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code < 500,
+            Self::NoKind { .. } | Self::Foreign { .. } => true,
+            Self::Kubeconfig(_)
+            | Self::Setup(_)
+            | Self::Unreachable(_)
+            | Self::NoTemplate { .. }
+            | Self::Unexpected { .. } => false,
+        }
+    }
+
     /// As it is shown.
     pub(super) fn failure(&self) -> Failure {
         let status = match self {

@@ -37,6 +37,15 @@ pub(super) struct Target {
     live: Option<Value>,
 }
 
+/// Whether a write counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// The server says what it would do, and nothing is kept.
+    Rehearsal,
+    /// It is done.
+    Real,
+}
+
 /// What writing said.
 pub(super) struct Written {
     pub(super) done: Done,
@@ -47,6 +56,11 @@ impl Target {
     /// `service/db`.
     pub(super) fn shown(&self) -> String {
         format!("{}/{}", self.kind.shown(), self.name)
+    }
+
+    /// Whether the server does not have it yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.live.is_none()
     }
 
     fn path(&self) -> String {
@@ -93,7 +107,12 @@ impl Target {
     /// # Errors
     ///
     /// The server refuses it or cannot be reached.
-    pub(super) async fn write(&mut self, cluster: &Cluster, object: &Value) -> Result<Written, ClusterError> {
+    pub(super) async fn write(
+        &mut self,
+        cluster: &Cluster,
+        object: &Value,
+        writing: Writing,
+    ) -> Result<Written, ClusterError> {
         let what = self.shown();
         // What is in a Secret is not repeated in an annotation.
         let is_secret = self.kind.kind == "Secret" && self.kind.group_version == "v1";
@@ -123,7 +142,11 @@ impl Target {
                 }
             };
             let is_new = method == Method::POST;
-            let path = format!("{path}?fieldManager=coracle-template&fieldValidation=Strict");
+            let dry_run = match writing {
+                Writing::Rehearsal => "&dryRun=All",
+                Writing::Real => "",
+            };
+            let path = format!("{path}?fieldManager=coracle-template&fieldValidation=Strict{dry_run}");
             let answer = cluster.call(method, &path, content_type, body.to_string().into_bytes()).await?;
             if answer.code == 409 && !self.name.is_empty() {
                 self.live = cluster.get(&self.path(), &what).await?;
@@ -131,7 +154,9 @@ impl Target {
             }
             let answer = answer.accepted(&what)?;
             let tree = answer.tree();
-            if let Some(name) = tree.pointer("/metadata/name").and_then(Value::as_str) {
+            let given_name = tree.pointer("/metadata/name").and_then(Value::as_str);
+            // A name that the server makes up is another one when it counts.
+            if let Some(name) = given_name.filter(|_| writing == Writing::Real) {
                 name.clone_into(&mut self.name);
             }
             let done = match (is_new, version(&tree) == before) {
