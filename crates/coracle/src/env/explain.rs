@@ -295,12 +295,50 @@ impl<'i> FileOf<'i> {
             place = place.without_text();
         }
         let written = &place.text[place.range.clone()];
-        let hint = match mistake.wants_quotes && !written.is_empty() {
-            true => format!("put it in quotes: \"{written}\""),
-            false => mistake.hint,
-        };
+        let hint = if mistake.wants_quotes { text_hint(written) } else { None };
+        let hint = hint.unwrap_or(mistake.hint);
         Mistake { message: mistake.message, hint, label: mistake.label, place }
     }
+}
+
+/// What to write so that a value becomes text. In a template, quotes do not help: a doubled reference such as `$((P))` or
+/// `${{P}}` makes a number or a boolean of the whole value, and the single form makes text.
+fn text_hint(written: &str) -> Option<String> {
+    let single = with_single_references(written);
+    if single != written {
+        return Some(format!("write {single}: a doubled reference makes a value that is no text"));
+    }
+    let is_quoted = written.starts_with(['"', '\'']);
+    (!written.is_empty() && !is_quoted).then(|| format!("put it in quotes: \"{written}\""))
+}
+
+/// The text with each `$((NAME))` as `$(NAME)`, and each `${{NAME}}` as `${NAME}`.
+fn with_single_references(written: &str) -> String {
+    let (mut single, mut rest) = (String::with_capacity(written.len()), written);
+    while let Some(at) = rest.find('$') {
+        let (before, reference) = rest.split_at(at);
+        single.push_str(before);
+        let found = [("$((", "))", '(', ')'), ("${{", "}}", '{', '}')].into_iter().find_map(
+            |(begin, end, open, close)| {
+                let (name, after) = reference.strip_prefix(begin)?.split_once(end)?;
+                let is_name =
+                    !name.is_empty() && name.chars().all(|each| each.is_ascii_alphanumeric() || each == '_');
+                is_name.then(|| (format!("${open}{name}{close}"), after))
+            },
+        );
+        match found {
+            Some((reference, after)) => {
+                single.push_str(&reference);
+                rest = after;
+            }
+            None => {
+                single.push('$');
+                rest = &reference[1..];
+            }
+        }
+    }
+    single.push_str(rest);
+    single
 }
 
 /// A pod that is being explained, with everything that it takes.
@@ -465,4 +503,27 @@ fn errors_first(findings: &mut Vec<FindingRecord>, places: &mut Vec<Option<Place
     let mut both: Vec<_> = findings.drain(..).zip(places.drain(..)).collect();
     both.sort_by_key(|(finding, _)| finding.severity != Severity::Error);
     (*findings, *places) = both.into_iter().unzip();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text_hint;
+
+    #[test]
+    fn a_doubled_reference_of_a_template_is_not_told_to_be_put_in_quotes() {
+        let single =
+            |text: &str| Some(format!("write {text}: a doubled reference makes a value that is no text"));
+        for (written, hint) in [
+            ("$((P))", single("$(P)")),
+            ("\"1$((P))\"", single("\"1$(P)\"")),
+            ("'$((A))$((B_2))'", single("'$(A)$(B_2)'")),
+            ("\"${{P}}\"", single("\"${P}\"")),
+            ("8080", Some("put it in quotes: \"8080\"".to_owned())),
+            ("\"8080\"", None),
+            ("", None),
+        ] {
+            assert_eq!(text_hint(written), hint, "{written}");
+        }
+        assert_eq!(text_hint("$((no name))$").as_deref(), Some("put it in quotes: \"$((no name))$\""));
+    }
 }
