@@ -59,23 +59,29 @@ impl Performed {
         }
     }
 
-    /// The outcome in a few words, without any output.
-    pub(crate) fn words(&self, document: bool) -> String {
+    /// The outcome in a few words, and after which time it came; without any output.
+    pub(crate) fn words(&self, document: bool, took: Duration) -> String {
+        let took_text = seconds(took);
         match self {
             Self::Exec { exit_code, said_ok } if document && !said_ok => {
-                format!("exit status {exit_code}, standard output is not \"ok\"")
+                format!("exit status {exit_code}, standard output is not \"ok\" after {took_text}")
             }
-            Self::Exec { exit_code, .. } => format!("exit status {exit_code}"),
-            Self::Http(status) => format!("HTTP status {status}"),
+            Self::Exec { exit_code, .. } => format!("exit status {exit_code} after {took_text}"),
+            Self::Http(status) => format!("HTTP status {status} after {took_text}"),
+            // These two say their time themselves.
             Self::Slept(seconds) => format!("slept {seconds} s"),
-            Self::Refused(message) => message.clone(),
             Self::TimedOut(limit) => format!("timed out after {}", seconds(*limit)),
+            Self::Refused(message) if took < AT_ONCE => message.clone(),
+            Self::Refused(message) => format!("{message} (it took {took_text})"),
         }
     }
 }
 
+/// What takes less happens at once: of a hook that could not be carried out the time is not told then.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
 /// Seconds with a tenth: `1.2 s`.
-pub(crate) fn seconds(duration: Duration) -> String {
+fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
@@ -119,7 +125,7 @@ impl Delivery<'_> {
     }
 
     /// The message of the event that tells the end.
-    pub(crate) fn end_message(&self, words: &str, took: Duration, failed: bool) -> String {
+    pub(crate) fn end_message(&self, words: &str, failed: bool) -> String {
         let kind = self.key.kind;
         let what = match (failed, kind) {
             (true, HookKind::PreStart | HookKind::PostRestart | HookKind::PostStart | HookKind::PreStop) => {
@@ -128,7 +134,7 @@ impl Delivery<'_> {
             (false, _) => format!("{} hook finished", kind.as_str()),
         };
         let (circumstances, read) = (self.circumstances(), self.how_to_read());
-        format!("{what}: {words} after {}, {circumstances}; {read}", seconds(took))
+        format!("{what}: {words}, {circumstances}; {read}")
     }
 
     /// The message of the event about a hook that takes long.
@@ -192,16 +198,31 @@ mod tests {
         let key = HookKey { container: "c".to_owned(), attempt: 0, kind: HookKind::PreStop };
         let delivery =
             Delivery { namespace: "ns", pod: "p", key: &key, number: 2, reason: Some(HookReason::Health) };
-        let words = Performed::Exec { exit_code: 3, said_ok: false }.words(false);
+        let words =
+            Performed::Exec { exit_code: 3, said_ok: false }.words(false, Duration::from_millis(1_230));
         assert_eq!(
-            delivery.end_message(&words, Duration::from_millis(1_230), true),
+            delivery.end_message(&words, true),
             "PreStopHook failed: exit status 3 after 1.2 s, attempt 2, reason Health; output: coracle logs pod/p -n ns -c c \
              --hook preStop"
         );
         assert_eq!(
-            delivery.end_message("slept 1 s", Duration::from_secs(1), false),
-            "preStop hook finished: slept 1 s after 1.0 s, attempt 2, reason Health; output: coracle logs pod/p -n ns -c c \
+            delivery.end_message("slept 1 s", false),
+            "preStop hook finished: slept 1 s, attempt 2, reason Health; output: coracle logs pod/p -n ns -c c \
              --hook preStop"
         );
+    }
+
+    #[test]
+    fn no_outcome_says_twice_after_which_time_it_came() {
+        let refused = || Performed::Refused("connection refused".to_owned());
+        for (performed, milliseconds, words) in [
+            (Performed::TimedOut(Duration::from_secs(2)), 2_003, "timed out after 2.0 s"),
+            (Performed::Slept(1), 1_000, "slept 1 s"),
+            (refused(), 3, "connection refused"),
+            (refused(), 1_500, "connection refused (it took 1.5 s)"),
+            (Performed::Http(302), 100, "HTTP status 302 after 0.1 s"),
+        ] {
+            assert_eq!(performed.words(false, Duration::from_millis(milliseconds)), words);
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::events::EventType;
 use crate::handlers::{self, HandlerError, HandlerTarget};
 use crate::hook_environment::{expand, hook_variables, secret_values};
 use crate::hook_log::{HookLog, HookLogs, SecretValues, last_bytes, readable};
-use crate::hook_result::{Delivery, HandlerName, Performed, seconds, waiting_message};
+use crate::hook_result::{Delivery, HandlerName, Performed, waiting_message};
 use crate::http_client::{HttpAnswer, HttpError, HttpQuestion};
 use crate::http_url::{HttpUrl, Scheme};
 use crate::pod_network::PodNetwork;
@@ -74,12 +74,11 @@ impl HookJob {
         let mut log = self.open_log();
         let delivery = self.delivery();
         remark(&mut log, &format!("{} hook, {}", key.kind.as_str(), delivery.circumstances()));
-        let began = tokio::time::Instant::now();
         tokio::select! {
             end = AssertUnwindSafe(self.deliver(&mut log)).catch_unwind() => Some(end.unwrap_or_else(|_| {
                 tracing::error!(container = key.container, "panic while a hook was run");
                 let message = "the node agent met an internal error".to_owned();
-                self.tell(true, &message, began.elapsed());
+                self.tell(true, &message);
                 HookEnd { key: key.clone(), outcome: HookOutcome::Failed, message }
             })),
             () = given_up.cancelled() => {
@@ -134,21 +133,17 @@ impl HookJob {
             Performed::Refused(message) => Performed::Refused(secrets.hide(&message)),
             other => other,
         };
-        let words = performed.words(settings.document);
+        let words = performed.words(settings.document, took);
         let shown_error = last_bytes(stderr.trim_end(), MESSAGE_OUTPUT).0;
         let failure = performed.failure(settings.document, name, shown_error);
         if let Some(log) = log {
             log.output(&stdout, &stderr);
             let verdict = if failure.is_some() { "failed" } else { "succeeded" };
             let circumstances = self.delivery().circumstances();
-            log.remark(&format!(
-                "{} hook {verdict}: {words} after {}, {circumstances}",
-                self.key.kind.as_str(),
-                seconds(took)
-            ));
+            log.remark(&format!("{} hook {verdict}: {words}, {circumstances}", self.key.kind.as_str()));
         }
         fault::point("hook.logged");
-        self.tell(failure.is_some(), &words, took);
+        self.tell(failure.is_some(), &words);
         fault::point("hook.told");
         match failure {
             None => {
@@ -163,8 +158,8 @@ impl HookJob {
         }
     }
 
-    fn tell(&self, failed: bool, words: &str, took: Duration) {
-        let message = self.delivery().end_message(words, took, failed);
+    fn tell(&self, failed: bool, words: &str) {
+        let message = self.delivery().end_message(words, failed);
         let (type_, reason) = if failed {
             (EventType::Warning, self.key.kind.failure_reason())
         } else {
