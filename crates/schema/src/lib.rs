@@ -23,4 +23,4 @@ pub use decode::{
 pub use gotext::{go_print, go_quote};
 pub use merge::{MergeError, strategic_merge};
 pub use resources::{Column, Group, Resource, Subresource, Verb, groups, resource, resources, table_columns};
-pub use table::{Field, ListType, Shape, ShapeRef, Special, Type, TypeTable, WireField, WireKind, builtin};
+pub use table::{Field, ListType, Shape, ShapeRef, Special, Type, TypeTable, builtin};

@@ -8,7 +8,7 @@
 //! | string offsets | 32-bit offsets into the string bytes, one more than strings |
 //! | string bytes | UTF-8 |
 //! | types | package, name, special form, 1 = atomic, first field, number of fields, underlying shape, list of constants; sorted by package and name |
-//! | fields | Go name, JSON name, shape, flags, list type, wire kind (+16 repeated), protobuf number, protobuf name, merge key, list keys, default, feature gate |
+//! | fields | Go name, JSON name, shape, flags, list type, wire kind as tagged (+16 repeated; not relied on), protobuf number, protobuf name, merge key, list keys, default, feature gate |
 //! | shapes | kind (order of [`Shape`]), inner shape or type, key shape |
 //! | list offsets | into the list items, one more than lists |
 //! | list items | strings |
@@ -20,7 +20,7 @@
 mod field;
 mod shape;
 
-pub use field::{Field, ListType, WireField, WireKind};
+pub use field::{Field, ListType};
 pub use shape::{Shape, ShapeRef};
 
 const TABLE: &[u8] = include_bytes!("table.bin");

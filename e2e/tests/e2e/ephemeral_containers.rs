@@ -126,3 +126,48 @@ fn an_ephemeral_container_reads_env_files_and_its_record_is_kept() {
         again.all()
     );
 }
+
+#[test]
+fn kubectl_debug_copies_a_pod_and_opens_a_node() {
+    if !privileged("kubectl_debug_copies_a_pod_and_opens_a_node") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    let plain = POD.replace("worker}", "plain}");
+    let plain = plain.replace(
+        "spec:\n",
+        "spec:\n  tolerations: [{key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]\n",
+    );
+    node.kubectl_ok(&["apply", "-f", "-"], &plain);
+    node.wait_for(&["get", "pod", "plain", "-o", "jsonpath={.status.phase}"], |phase| phase == "Running");
+    let copy =
+        ["debug", "plain", "--image=coracle.dev/host", "--copy-to=plain2", "-c", "extra", "--", "/bin/true"];
+    node.kubectl_ok(&copy, "");
+    let ended = "jsonpath={.status.containerStatuses[?(@.name=='extra')].state.terminated.exitCode}\
+                 {.status.containerStatuses[?(@.name=='extra')].lastState.terminated.exitCode}";
+    node.wait_for(&["get", "pod", "plain2", "-o", ended], |code| code.starts_with('0'));
+    let tolerations = ["get", "pod", "plain2", "-o", "jsonpath={.spec.tolerations[0]}"];
+    assert_eq!(
+        node.kubectl_ok(&tolerations, ""),
+        r#"{"effect":"NoExecute","key":"k","operator":"Exists","tolerationSeconds":5}"#
+    );
+
+    // The pod of a node's debugging tolerates everything and sees the node's processes and files.
+    let name = node.kubectl_ok(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"], "");
+    let target = format!("node/{name}");
+    let script = "ls -d /host/proc/1 && cat /proc/1/comm";
+    let opened = ["debug", &target, "--image=coracle.dev/host", "--", "/bin/sh", "-c", script];
+    let said = node.kubectl_ok(&opened, "");
+    let of_node = "jsonpath={.items[?(@.spec.hostPID==true)].metadata.name}";
+    let pod = node.wait_for(&["get", "pods", "-o", of_node], |name| !name.is_empty());
+    let phase = ["get", "pod", &pod, "-o", "jsonpath={.status.phase}"];
+    let phase = node.wait_for(&phase, |phase| phase == "Succeeded" || phase == "Failed");
+    let log = node.kubectl_ok(&["logs", &pod], "");
+    assert!(
+        phase == "Succeeded" && log.starts_with("/host/proc/1\n"),
+        "{phase}: {log}\n{said}\n{}",
+        node.log()
+    );
+    node.kubectl_ok(&["delete", "pod", "plain", "plain2", &pod, "--timeout=60s"], "");
+}

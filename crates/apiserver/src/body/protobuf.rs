@@ -4,7 +4,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use schema::{Shape, Special, Type, WireKind};
+use schema::{Shape, Special, Type};
 use serde_json::{Map, Value, json};
 
 /// What every message begins with.
@@ -138,7 +138,7 @@ fn read_message(
         let (number, wire) = field?;
         // Fields that the schema does not know come from newer clients and are dropped, as Go drops them.
         let Some(field) =
-            ty.declared_fields().find(|own| own.wire().is_some_and(|own| u64::from(own.number) == number))
+            ty.declared_fields().find(|own| own.wire_number().is_some_and(|own| u64::from(own) == number))
         else {
             continue;
         };
@@ -152,7 +152,6 @@ fn read_message(
         if name.is_empty() {
             continue;
         }
-        let repeated = field.wire().is_some_and(|own| own.repeated);
         match field.shape().resolved() {
             Shape::Map { value, .. } => {
                 let (key, value) = read_entry(value.shape(), wire, depth)?;
@@ -160,11 +159,11 @@ fn read_message(
                     map.insert(key, value);
                 }
             }
-            Shape::List(item) if repeated => {
+            Shape::List(item) => {
                 let Value::Array(list) = object.entry(name).or_insert_with(|| json!([])) else { continue };
-                match (wire, field.wire().map(|own| own.kind)) {
+                match (wire, item.shape().resolved()) {
                     // Numbers may be packed.
-                    (Wire::Bytes(bytes), Some(WireKind::Varint)) => {
+                    (Wire::Bytes(bytes), Shape::Int32 | Shape::Int64 | Shape::Bool) => {
                         let mut packed = Fields(bytes);
                         while !packed.0.is_empty() {
                             let number = packed.number().ok_or(ProtobufError::Malformed)?;
@@ -218,6 +217,10 @@ fn read_value(shape: Shape, wire: Wire<'_>, depth: usize) -> Result<Value, Proto
         (Shape::Float64, Wire::Eight(bytes)) => Ok(json!(f64::from_le_bytes(bytes))),
         (Shape::Float64, Wire::Four(bytes)) => Ok(json!(f32::from_le_bytes(bytes))),
         (Shape::Named(ty), wire) => match (ty.special(), wire) {
+            (
+                Some(Special::SchemaOrArray | Special::SchemaOrBool | Special::SchemaOrStrings),
+                Wire::Bytes(bytes),
+            ) => read_schema_or(ty, bytes, depth + 1),
             (Some(special), wire) => read_special(special, wire),
             (None, Wire::Bytes(bytes)) => {
                 let mut object = Map::new();
@@ -238,6 +241,31 @@ fn read_value(shape: Shape, wire: Wire<'_>, depth: usize) -> Result<Value, Proto
         }
         _ => Err(ProtobufError::Malformed),
     }
+}
+
+/// A schema (field 1, or field 2 beside a boolean) or what stands in its place in a schema for custom resources.
+fn read_schema_or(ty: Type, bytes: &[u8], depth: usize) -> Result<Value, ProtobufError> {
+    let schema = |wire| {
+        let schema = schema::builtin()
+            .type_named(ty.package(), "JSONSchemaProps")
+            .expect("the table has the type whose alternatives it has");
+        read_value(Shape::Named(schema), wire, depth)
+    };
+    let (mut alone, mut list, mut allows) = (None, Vec::new(), false);
+    for field in Fields(bytes) {
+        match (field?, ty.special()) {
+            ((1, Wire::Number(number)), Some(Special::SchemaOrBool)) => allows = number != 0,
+            ((2, wire), Some(Special::SchemaOrBool)) | ((1, wire), _) => alone = Some(schema(wire)?),
+            ((2, wire), Some(Special::SchemaOrArray)) => list.push(schema(wire)?),
+            ((2, wire), _) => list.push(read_value(Shape::String, wire, depth)?),
+            _ => {}
+        }
+    }
+    Ok(match alone {
+        Some(schema) => schema,
+        None if ty.special() == Some(Special::SchemaOrBool) => Value::Bool(allows),
+        None => Value::Array(list),
+    })
 }
 
 fn read_special(special: Special, wire: Wire<'_>) -> Result<Value, ProtobufError> {
@@ -285,5 +313,7 @@ fn time(special: Special, seconds: i64, nanoseconds: i64) -> Value {
     json!(time.strftime(form).to_string())
 }
 
+#[cfg(test)]
+mod every_field;
 #[cfg(test)]
 mod tests;

@@ -20,30 +20,6 @@ pub enum ListType {
     Set,
 }
 
-/// How a field travels in protobuf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WireField {
-    /// The field number.
-    pub number: u16,
-    /// The wire type.
-    pub kind: WireKind,
-    /// Whether it is repeated.
-    pub repeated: bool,
-}
-
-/// A protobuf wire type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WireKind {
-    /// Variable-length number.
-    Varint,
-    /// Length and bytes.
-    Bytes,
-    /// Eight bytes.
-    Fixed64,
-    /// Four bytes.
-    Fixed32,
-}
-
 impl Field {
     pub(super) fn word(self, position: usize) -> u16 {
         u16_at(record(Section::Fields, self.index.into(), 24) + position * 2)
@@ -170,18 +146,12 @@ impl Field {
         self.text(11)
     }
 
-    /// How the field travels in protobuf; `None`: not at all.
+    /// The field's number in protobuf; `None`: it does not travel there. How its value is written follows from its
+    /// shape alone, a list being repeated: the kind and label in Go's own tags are wrong in places (`tolerations`).
     #[must_use]
-    pub fn wire(self) -> Option<WireField> {
-        let (number, wire) = (self.word(6), self.word(5));
-        let kind = match wire & 15 {
-            1 => WireKind::Varint,
-            2 => WireKind::Bytes,
-            3 => WireKind::Fixed64,
-            4 => WireKind::Fixed32,
-            _ => return None,
-        };
-        Some(WireField { number, kind, repeated: wire & 16 != 0 })
+    pub fn wire_number(self) -> Option<u16> {
+        let number = self.word(6);
+        (number != 0).then_some(number)
     }
 
     /// The protobuf name where it differs from the JSON name.

@@ -2,11 +2,11 @@ use serde_json::json;
 
 use super::{ProtobufError, decode};
 
-fn tag(number: u64, kind: u64) -> Vec<u8> {
+pub(super) fn tag(number: u64, kind: u64) -> Vec<u8> {
     varint(number << 3 | kind)
 }
 
-fn varint(mut number: u64) -> Vec<u8> {
+pub(super) fn varint(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -16,15 +16,15 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-fn field(number: u64, content: &[u8]) -> Vec<u8> {
+pub(super) fn field(number: u64, content: &[u8]) -> Vec<u8> {
     [tag(number, 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 
-fn number(field: u64, value: i64) -> Vec<u8> {
+pub(super) fn number(field: u64, value: i64) -> Vec<u8> {
     [tag(field, 0), varint(value.cast_unsigned())].concat()
 }
 
-fn object(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+pub(super) fn object(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
     [b"k8s\0".to_vec(), field(1, &meta), field(2, raw), field(3, b""), field(4, b"")].concat()
 }
