@@ -106,7 +106,7 @@ fn start(args: RunArgs) -> Result<u8, Failure> {
         (true, None) => Form::Quiet,
         (false, None) => Form::Text,
     };
-    let report = Arc::new(Report::new(form, expanded.redactor.clone()));
+    let report = Arc::new(Report::new(form, expanded.redactor.clone(), args.keep));
     let base = args.node.data_dir();
     let config = NodeConfig {
         listen: args.keep.then(|| std::net::SocketAddr::from(([127, 0, 0, 1], 0))),

@@ -67,6 +67,8 @@ const CANNOT_START: &str = "CannotStart";
 pub(crate) struct Report {
     form: Form,
     redactor: Redactor,
+    /// Whether the node outlives the run, so that commands can still ask it.
+    is_kept: bool,
     lines: Mutex<Lines>,
     /// Why standard output takes nothing more.
     unwritable: OnceLock<io::Error>,
@@ -93,6 +95,14 @@ impl Lines {
     }
 }
 
+/// How the event of a hook begins to say with which command its output is read.
+const TO_READ: &str = "; output: coracle logs ";
+
+/// The message of an event without that command: a node that ends with the run has nobody left to ask.
+fn without_command(message: &str) -> &str {
+    message.rsplit_once(TO_READ).map_or(message, |(rest, _)| rest)
+}
+
 const PREFIX_COLOURS: [AnsiColor; 6] = [
     AnsiColor::Cyan,
     AnsiColor::Green,
@@ -103,10 +113,10 @@ const PREFIX_COLOURS: [AnsiColor; 6] = [
 ];
 
 impl Report {
-    /// A report in this form.
-    pub(crate) fn new(form: Form, redactor: Redactor) -> Self {
+    /// A report in this form. `is_kept`: the node goes on after the run.
+    pub(crate) fn new(form: Form, redactor: Redactor, is_kept: bool) -> Self {
         let (unwritable, became_unwritable) = (OnceLock::new(), Notify::new());
-        Self { form, redactor, lines: Mutex::default(), unwritable, became_unwritable }
+        Self { form, redactor, is_kept, lines: Mutex::default(), unwritable, became_unwritable }
     }
 
     /// Prints one happening. When standard output does not take it, [`Self::becomes_unwritable`] ends.
@@ -115,6 +125,11 @@ impl Report {
     pub(crate) fn tell(&self, happening: &Happening<'_>) {
         let (text, waits);
         let mut masked = *happening;
+        if let Happening::Event { message, .. } = &mut masked
+            && !self.is_kept
+        {
+            *message = without_command(message);
+        }
         match &mut masked {
             Happening::Phase { message: Some(message), .. }
             | Happening::Event { message, .. }
@@ -413,6 +428,20 @@ mod tests {
     #[test]
     fn a_message_cannot_move_the_cursor_or_forge_a_line() {
         assert_eq!(printable("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+    }
+
+    #[test]
+    fn an_event_of_a_hook_names_no_command_that_would_ask_a_node_which_is_gone() {
+        for (message, shown) in [
+            (
+                "postStart hook finished: exit status 0 after 0.1 s, attempt 1; output: coracle logs pod/p -n default -c c \
+                 --hook postStart",
+                "postStart hook finished: exit status 0 after 0.1 s, attempt 1",
+            ),
+            ("pulled; output: none", "pulled; output: none"),
+        ] {
+            assert_eq!(without_command(message), shown);
+        }
     }
 
     #[test]
