@@ -105,6 +105,16 @@ impl Node {
     ///
     /// What could not be built, with what to do about it.
     pub(crate) async fn start(config: NodeConfig) -> Result<Self, Failure> {
+        // Before anything is made: an address that is taken leaves no empty directory.
+        let (listener, address) = match config.listen {
+            None => (None, None),
+            Some(wanted) => {
+                let listener =
+                    TcpListener::bind(wanted).await.map_err(|error| cannot_listen(wanted, &error))?;
+                let address = listener.local_addr().map_err(|error| cannot_listen(wanted, &error))?;
+                (Some(listener), Some(address))
+            }
+        };
         let (directory, throwaway) = match config.keeping {
             Keeping::Everything => (config.base.clone(), None),
             Keeping::Nothing => {
@@ -115,15 +125,6 @@ impl Node {
             }
         };
         private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
-        let (listener, address) = match config.listen {
-            None => (None, None),
-            Some(wanted) => {
-                let listener =
-                    TcpListener::bind(wanted).await.map_err(|error| cannot_listen(wanted, &error))?;
-                let address = listener.local_addr().map_err(|error| cannot_listen(wanted, &error))?;
-                (Some(listener), Some(address))
-            }
-        };
         let store = open_store(&config, &directory)?;
         // Also a node that does not listen has an authority: pods find its certificate in `kube-root-ca.crt`.
         let authority =

@@ -118,13 +118,14 @@ fn a_port_in_use_is_said_so() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
     let place = Place::new();
-    let data = place.data();
+    let data = place.data().join("never-made");
     let said = e2e::finish(
         &mut place.coracle(&["up", "--listen", &address, "--data-dir", data.to_str().expect("text")]),
         "",
     );
     assert_eq!(said.status, 2, "{}", said.all());
     assert!(said.stderr.contains(&address), "{}", said.all());
+    assert!(!data.exists(), "no empty data directory is left");
 }
 
 /// What follows from a path in the names of a node: the beginning of its digest.

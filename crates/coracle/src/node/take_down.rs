@@ -26,7 +26,8 @@ pub(crate) struct TakeDown {
 }
 
 /// What a node keeps in its data directory, besides its database.
-const KEPT: [&str; 7] = ["images", "kubeconfig", "kubelet", "network", "pki", "runs", "runtime"];
+const KEPT: [&str; 8] =
+    ["images", "kubeconfig", "kubelet", "kubelet.lock", "network", "pki", "runs", "runtime"];
 
 /// What the names of the database's files begin with, damaged ones included.
 const DATABASE: &str = "state.db";
@@ -115,4 +116,21 @@ fn purge(base: &Path) -> std::io::Result<()> {
     // Whatever else lies there belongs to somebody else.
     let _ = std::fs::remove_dir(base);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::purge;
+
+    #[test]
+    fn a_purge_leaves_no_lock_of_a_node_agent_behind() {
+        let place = tempfile::tempdir().expect("a directory");
+        let base = place.path().join("node");
+        std::fs::create_dir(&base).expect("made");
+        for name in ["kubelet.lock", "kubeconfig", "state.db"] {
+            std::fs::write(base.join(name), "").expect("written");
+        }
+        purge(&base).expect("purged");
+        assert!(!base.exists(), "{:?}", std::fs::read_dir(&base).map(Iterator::count));
+    }
 }
