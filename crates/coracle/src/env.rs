@@ -31,7 +31,7 @@ use explain::{Explanation, Settings};
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EnvArgs {
     /// A running pod: `pod/NAME`.
-    #[arg(value_name = "pod/NAME", required_unless_present = "files", conflicts_with = "files")]
+    #[arg(value_name = "pod/NAME", conflicts_with = "files")]
     pod: Option<String>,
     /// A file with manifests; `-` is standard input. May be given several times.
     #[arg(short = 'f', long = "file", value_name = "FILE", num_args = 1..)]
@@ -115,6 +115,8 @@ enum EnvError {
     FeatureGates(#[from] api::FeatureGatesError),
     #[error("no container is called {name}")]
     NoSuchContainer { name: String, known: Vec<String> },
+    #[error("neither a file nor a pod is named")]
+    NothingNamed,
     #[error("{0}")]
     Running(#[from] running::RunningError),
     #[error("the template cannot be processed")]
@@ -130,6 +132,10 @@ impl EnvError {
                 "the input has no container".to_owned()
             }
             Self::NoSuchContainer { known, .. } => format!("the containers are {}", known.join(", ")),
+            Self::NothingNamed => {
+                "write coracle env -f FILE for what manifests say, or coracle env pod/NAME for what a running pod got"
+                    .to_owned()
+            }
             Self::Running(error) => error.hint(),
             Self::Template(_) => String::new(),
         }
@@ -159,6 +165,7 @@ fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
             container: args.container.as_deref(),
             show_secrets: args.show_secrets,
         })?,
+        None if args.files.is_empty() => return Err(EnvError::NothingNamed),
         None => {
             let input = Input::read(&args.files)?;
             let images = local_images::LocalImages::open(args.data_dir.as_deref());

@@ -74,6 +74,14 @@ pub(crate) fn node_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name of an instance of a template.
+pub(crate) fn instance(text: &str) -> Result<String, String> {
+    template::instance::check_instance_name(text).map(|()| text.to_owned()).map_err(|refusal| {
+        let reasons: Vec<String> = refusal.problems.iter().map(ToString::to_string).collect();
+        format!("{}; write a name like that of a pod: web-1", reasons.join("; "))
+    })
+}
+
 /// The name of a namespace.
 pub(crate) fn namespace(text: &str) -> Result<String, String> {
     match DnsLabel::parse(text) {

@@ -611,6 +611,73 @@ fn a_missing_value_is_asked_for_on_a_terminal_and_a_secret_is_not_shown() {
 }
 
 #[test]
+fn ctrl_c_at_the_question_for_a_value_ends_with_130() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: ctrl_c_at_the_question_for_a_value_ends_with_130 needs script");
+        return;
+    }
+    let place = Place::new();
+    for (secret, question) in [(true, "WORD (not shown): "), (false, "WORD: ")] {
+        let file = place.file(
+            "t.yaml",
+            &format!("kind: Template\napiVersion: template.coracle.dev/v1\nmetadata: {{name: t}}\nparameters:\n- {{name: WORD, required: true, secret: {secret}}}\nobjects: []\n"),
+        );
+        // The shell goes on after the signal, and says the status that it saw.
+        let line = format!(
+            "trap : INT; {} template process {}; echo status $?",
+            e2e::binary().display(),
+            file.display()
+        );
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]);
+        let said = answer(&mut command, &[(question, "\u{3}")]);
+        assert!(said.contains("status 130"), "secret {secret}: {said}");
+    }
+}
+
+#[test]
+fn mistakes_on_the_command_line_name_what_is_mistaken() {
+    let place = Place::new();
+    let file = place.file("shop.yaml", SHOP);
+    let said = template(&place, &["process", text(&file), "--instance", "No Name"]);
+    assert!(
+        said.status == 2 && said.stderr.contains("--instance") && !said.stderr.contains("metadata.name"),
+        "{}",
+        said.all()
+    );
+    let given = ["apply", text(&file), "--regenerate", "PASSWORD", "-p", "PASSWORD=abc"];
+    let said = template(&place, &given);
+    assert!(
+        said.status == 2 && said.stderr.contains("--regenerate PASSWORD has no effect"),
+        "{}",
+        said.all()
+    );
+    let said = finish(&mut place.coracle(&["env"]), "");
+    assert!(
+        said.status == 2 && said.stderr.contains("-f FILE") && said.stderr.contains("pod/NAME"),
+        "{}",
+        said.all()
+    );
+    let said = template(&place, &["export", "-f", text(&file), "bogus", "pods/nonexist"]);
+    assert!(
+        said.status == 2 && said.stderr.contains("\"bogus\"") && said.stderr.contains("\"pods\""),
+        "{}",
+        said.all()
+    );
+}
+
+#[test]
+fn process_says_the_message_on_standard_error_only() {
+    let place = Place::new();
+    let file = place.file("shop.yaml", SHOP);
+    let said = template(&place, &["process", text(&file)]);
+    assert_eq!(said.status, 0, "{}", said.all());
+    assert!(said.stderr.contains("shop is open.") && !said.stdout.contains("is open"), "{}", said.all());
+    let said = template(&place, &["process", text(&file), "--raw"]);
+    assert!(said.stdout.contains("shop is open.") && !said.stderr.contains("is open"), "{}", said.all());
+}
+
+#[test]
 fn the_environment_of_a_template_is_explained_where_it_stands() {
     let place = Place::new();
     let odd = SHOP.replace("- {name: WHO, valueFrom", "- {name: URL, value: \"http://$(NAME)/$(LATER)\"}\n      - {name: PW, value: \"x$(TOKEN)\"}\n      - {name: LATER, value: \"1\"}\n      - {name: WHO, valueFrom");

@@ -56,6 +56,7 @@ pub(super) fn run(args: &ApplyArgs) -> Ended {
     let mut given = values::of_flags(&args.values, &words.values)?;
     values::add_environment(&mut given, &args.values, &template, |name| std::env::var_os(name))?;
     values::ask(&mut given, &args.values, &template)?;
+    check_regenerated(&args.regenerate, &given)?;
     let session = Session {
         args,
         source: &source,
@@ -65,6 +66,17 @@ pub(super) fn run(args: &ApplyArgs) -> Ended {
         given: &given,
     };
     block_on(session.apply())?
+}
+
+/// A value that is given is none that could be generated again.
+fn check_regenerated(regenerate: &[String], given: &Given) -> Result<(), Failure> {
+    match regenerate.iter().find(|name| given.has(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!("--regenerate {name} has no effect: a value is given for {name}");
+            Err(Failure::text(INPUT, what).hint("leave out either --regenerate or the value"))
+        }
+    }
 }
 
 /// An object on its way.

@@ -55,7 +55,7 @@ pub(crate) struct ValueArgs {
     #[arg(short = 'l', long = "labels", value_name = "KEY=VALUE", value_delimiter = ',')]
     pub(crate) labels: Vec<String>,
     /// Name of the instance: a label of every object.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = flag_values::instance)]
     pub(crate) instance: Option<String>,
     /// The language of the template's references [default: as its apiVersion says].
     #[arg(long, value_enum, value_name = "DIALECT")]

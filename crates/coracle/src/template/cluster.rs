@@ -316,14 +316,9 @@ impl Cluster {
     /// # Errors
     ///
     /// What is wrong with the template, field by field.
-    pub(super) async fn process(
-        &self,
-        template: &Node,
-        is_list: bool,
-    ) -> Result<(Node, Vec<String>), ClusterError> {
-        let output = if is_list { "list" } else { "template" };
+    pub(super) async fn process(&self, template: &Node) -> Result<(Node, Vec<String>), ClusterError> {
         let path =
-            format!("{TEMPLATES}/namespaces/{}/processedtemplates?output={output}", escaped(&self.namespace));
+            format!("{TEMPLATES}/namespaces/{}/processedtemplates?output=template", escaped(&self.namespace));
         let body = serde_json::to_vec(template).unwrap_or_default();
         let answer = self.call(Method::POST, &path, "application/json", body).await?;
         let answer = answer.accepted("unable to process template")?;

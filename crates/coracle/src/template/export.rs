@@ -58,7 +58,12 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
         .ok_or_else(|| {
             Failure::text(INPUT, "a label is written KEY=VALUE").hint("sets and negations are not read here")
         })?;
-    let (objects, name) = if args.files.is_empty() { of_cluster(args)? } else { of_files(args)? };
+    let Source { objects, name, kinds: known } =
+        if args.files.is_empty() { of_cluster(args)? } else { of_files(args)? };
+    if let [first, more @ ..] = &not_found(&args.wanted, &objects, &known)[..] {
+        let failure = Failure::text(INPUT, first).hint("check the spelling and the namespace (-n)");
+        return Err(more.iter().fold(failure, Failure::detail));
+    }
     let (kinds, names): (Vec<String>, Vec<String>) =
         args.wanted.iter().map(|word| normal(word)).partition(|word| !word.contains('/'));
     // Kinds and single objects add up; the engine takes what satisfies both of its lists.
@@ -89,6 +94,38 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
     Ok(0)
 }
 
+/// What there is to take from.
+struct Source {
+    objects: Vec<Value>,
+    /// Name for the template, if none is given.
+    name: String,
+    /// Kinds that it may have.
+    kinds: Vec<String>,
+}
+
+/// What was named and is not there, in words. Pure.
+fn not_found(wanted: &[String], objects: &[Value], known: &[String]) -> Vec<String> {
+    let text = |object: &Value, pointer: &str| {
+        object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let missing = wanted.iter().filter_map(|word| {
+        let normal = normal(word);
+        let (kind, name) =
+            normal.split_once('/').map_or((normal.as_str(), None), |(kind, name)| (kind, Some(name)));
+        if !known.iter().any(|each| each == kind) {
+            return Some(format!(
+                "there is no kind {:?} that could be exported",
+                word.split('/').next().unwrap_or(word)
+            ));
+        }
+        let is_there = |name: &str| {
+            objects.iter().any(|each| text(each, "/kind") == kind && text(each, "/metadata/name") == name)
+        };
+        name.filter(|name| !is_there(name)).map(|_| format!("{word:?} could not be found"))
+    });
+    missing.collect()
+}
+
 /// `svc/web` is `Service/web`.
 fn normal(word: &str) -> String {
     match word.split_once('/') {
@@ -97,21 +134,23 @@ fn normal(word: &str) -> String {
     }
 }
 
-fn of_files(args: &ExportArgs) -> Result<(Vec<Value>, String), Failure> {
+fn of_files(args: &ExportArgs) -> Result<Source, Failure> {
     let input = Input::read(&args.files).map_err(|error| Failure::new(INPUT, &error).hint(error.hint()))?;
     let objects = input.objects.iter().map(|object| object.document.root.to_json()).collect();
-    Ok((objects, "exported".to_owned()))
+    let kinds = input.objects.iter().map(|object| object.kind.clone()).collect();
+    Ok(Source { objects, name: "exported".to_owned(), kinds })
 }
 
-fn of_cluster(args: &ExportArgs) -> Result<(Vec<Value>, String), Failure> {
+fn of_cluster(args: &ExportArgs) -> Result<Source, Failure> {
     let found = block_on(async {
         let cluster = Cluster::connect(&args.cluster).await?;
-        let mut objects = Vec::new();
+        let (mut objects, mut kinds) = (Vec::new(), Vec::new());
         for kind in kinds::namespaced(&cluster).await? {
             let listed = match cluster.list(&kind.collection(&cluster.namespace), "").await {
                 Err(ClusterError::Refused { code: 403..=405, .. }) => Vec::new(),
                 other => other?,
             };
+            kinds.push(kind.kind.clone());
             objects.extend(listed.into_iter().map(|mut object| {
                 // Items of a list need not say what they are.
                 object["apiVersion"] = kind.group_version.clone().into();
@@ -119,7 +158,7 @@ fn of_cluster(args: &ExportArgs) -> Result<(Vec<Value>, String), Failure> {
                 object
             }));
         }
-        Ok((objects, cluster.namespace))
+        Ok(Source { objects, name: cluster.namespace, kinds })
     })?;
     found.map_err(|error: ClusterError| error.failure())
 }
@@ -135,4 +174,29 @@ fn with_defaults(object: &Value) -> Option<Value> {
     // What is wrong with it was so when it was stored.
     let _ = admission::prepare_create(resource, &mut complete, &AdmissionRequest::default());
     Some(complete)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::not_found;
+
+    #[test]
+    fn an_export_of_something_that_is_not_there_names_it() {
+        let objects = [json!({"kind": "Pod", "metadata": {"name": "web"}})];
+        let known = ["Pod".to_owned(), "Service".to_owned()];
+        for (word, expected) in [
+            ("pods/web", None),
+            ("po", None),
+            ("svc", None),
+            ("pods/nonexist", Some("\"pods/nonexist\" could not be found")),
+            ("svc/web", Some("\"svc/web\" could not be found")),
+            ("bogus", Some("there is no kind \"bogus\" that could be exported")),
+            ("bogus/x", Some("there is no kind \"bogus\" that could be exported")),
+        ] {
+            let said = not_found(&[word.to_owned()], &objects, &known);
+            assert_eq!(said.first().map(String::as_str), expected, "{word}");
+        }
+    }
 }

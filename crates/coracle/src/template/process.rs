@@ -71,16 +71,23 @@ pub(super) fn run(args: &ProcessArgs) -> Ended {
     values::add_environment(&mut given, &args.values, &template, |name| std::env::var_os(name))?;
     values::ask(&mut given, &args.values, &template)?;
     let on_server = is_stored || (args.cluster.kubeconfig.is_some() && !args.local);
-    let result = if on_server {
-        on_the_server(args, &source, &template, &given, &reporter)?
+    let (result, message) = if on_server {
+        let whole = on_the_server(args, &source, &template, &given, &reporter)?;
+        let message = whole.get("message").and_then(Node::as_str).map(str::to_owned);
+        (if args.raw { whole } else { list(&whole) }, message)
     } else {
         let request = given.request(&args.values);
         let processed = ::template::process(&template, &request, &mut super::random_bytes)
             .map_err(|refusal| reporter.refusal(&refusal))?;
         reporter.findings(&processed.findings, Severity::Warning);
-        if args.raw { processed.to_template(&template) } else { processed.to_list() }
+        let result = if args.raw { processed.to_template(&template) } else { processed.to_list() };
+        (result, processed.message)
     };
     standard_output::print(output::render(&result, args.output))?;
+    // The raw template has its message; otherwise it is for people, and no part of the objects that are piped on.
+    if let Some(message) = message.filter(|_| !args.raw) {
+        anstream::eprintln!("{}", super::report::printable(message.trim_end()));
+    }
     Ok(0)
 }
 
@@ -120,6 +127,13 @@ fn refuse_with_parameters(args: &ProcessArgs, words: &[String]) -> Result<(), Fa
     }
 }
 
+/// The objects of a processed template as a `v1` `List`.
+fn list(whole: &Node) -> Node {
+    let items = whole.get("objects").map(Node::items).unwrap_or_default().iter().cloned().collect();
+    Node::from_iter([("apiVersion", "v1".into()), ("kind", "List".into()), ("items", items)])
+}
+
+/// The template as the API server has processed it: with its message, which a list has not.
 fn on_the_server(
     args: &ProcessArgs,
     source: &TemplateSource,
@@ -140,7 +154,7 @@ fn on_the_server(
         if let Some(namespace) = &source.namespace {
             cluster.namespace.clone_from(namespace);
         }
-        cluster.process(&filled, !args.raw).await
+        cluster.process(&filled).await
     })?;
     match answered {
         Ok((result, warnings)) => {

@@ -16,8 +16,10 @@ pub(super) enum Asked {
     Value(SecretText),
     /// An empty line.
     Nothing,
-    /// Ctrl-C, or the end of the input.
+    /// The end of the input.
     GivenUp,
+    /// Ctrl-C.
+    Interrupted,
 }
 
 /// A terminal to ask on: standard input and standard error both are one.
@@ -106,8 +108,9 @@ impl Typed {
                 let line = String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned();
                 Some(if line.is_empty() { Asked::Nothing } else { Asked::Value(SecretText::new(line)) })
             }
-            // Ctrl-C, Ctrl-D, Ctrl-\.
-            0x03 | 0x1C => Some(Asked::GivenUp),
+            // Ctrl-C; then Ctrl-D and Ctrl-\.
+            0x03 => Some(Asked::Interrupted),
+            0x1C => Some(Asked::GivenUp),
             0x04 if self.0.is_empty() => Some(Asked::GivenUp),
             // Ctrl-U.
             0x15 => {
@@ -146,7 +149,8 @@ mod tests {
             ("a\u{e9}\u{7f}b\n".as_bytes(), value("ab")),
             (b"wrong\x15right\n", value("right")),
             (b"\n", Some(Asked::Nothing)),
-            (b"abc\x03", Some(Asked::GivenUp)),
+            (b"abc\x03", Some(Asked::Interrupted)),
+            (b"abc\x1C", Some(Asked::GivenUp)),
             (b"\x04", Some(Asked::GivenUp)),
             (b"a\x04b\n", value("a\x04b")),
             (b"abc", None),

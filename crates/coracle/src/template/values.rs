@@ -14,6 +14,9 @@ use crate::failure::{Failure, INPUT};
 /// Most bytes of a value that is read from a file.
 const MOST_BYTES: u64 = ::template::limits::MAX_VALUE_BYTES as u64;
 
+/// Exit status after Ctrl-C, as of a process that the signal ends.
+const INTERRUPTED: u8 = 130;
+
 /// Why a value cannot be used. No text holds a value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ValueError {
@@ -61,6 +64,9 @@ pub(super) enum ValueError {
     /// The user gave up.
     #[error("no values were given")]
     GivenUp,
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl ValueError {
@@ -78,7 +84,9 @@ impl ValueError {
             Self::TooLarge { .. } => "keep large data in a ConfigMap of its own",
             Self::EnvFile { .. } => "an env file has lines NAME=VALUE (docs/environment.md)",
             Self::Terminal(_) => "give the values with -p NAME=VALUE",
-            Self::GivenUp => "give the values with -p NAME=VALUE, or with --param-file FILE",
+            Self::GivenUp | Self::Interrupted => {
+                "give the values with -p NAME=VALUE, or with --param-file FILE"
+            }
         }
         .to_owned()
     }
@@ -86,6 +94,9 @@ impl ValueError {
 
 impl From<ValueError> for Failure {
     fn from(error: ValueError) -> Self {
+        if matches!(error, ValueError::Interrupted) {
+            return Failure::quiet(INTERRUPTED);
+        }
         let hint = error.hint();
         Failure::new(INPUT, &error).hint(hint)
     }
@@ -112,7 +123,8 @@ impl Given {
         }
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// Whether a parameter has a value.
+    pub(super) fn has(&self, name: &str) -> bool {
         self.values.iter().any(|(own, _)| own == name)
     }
 }
@@ -259,6 +271,7 @@ pub(super) fn ask(given: &mut Given, args: &ValueArgs, template: &Template<'_>) 
             Asked::Value(value) => given.values.push((parameter.name.to_owned(), value)),
             Asked::Nothing => {}
             Asked::GivenUp => return Err(ValueError::GivenUp),
+            Asked::Interrupted => return Err(ValueError::Interrupted),
         }
     }
     Ok(())
