@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 
 /// Waiting reasons after which a throwaway node does not wait any longer: nothing that it knows of will change them.
 const HOPELESS: [&str; 11] = [
@@ -217,13 +217,8 @@ impl Told {
         let state = each.state.as_ref();
         let last = each.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         let terminated = state.and_then(|state| state.terminated.as_ref());
-        // An end that was seen only after the restart belongs to the run before this one.
         if let Some(ended) = last.filter(|_| terminated.is_none()) {
-            let run = if state.is_some_and(|state| state.running.is_some()) {
-                each.restart_count - 1
-            } else {
-                each.restart_count
-            };
+            let run = run_of(ended, each);
             self.tell_end(name, run, ended.exit_code, ended.reason.as_deref(), changes);
         }
         if let Some(state) = state {
@@ -275,6 +270,17 @@ impl Told {
         self.ended.insert(name.to_owned(), restarts);
         changes.push(ContainerChange::Ended { container: name.to_owned(), restarts, status, reason });
     }
+}
+
+/// Which run of the container this last end belongs to, counted by restarts. An end that is seen only after the restart
+/// is that of the run before; a container that waits may be between two runs, or be in the next one already, where
+/// its start hook runs: the identifiers tell.
+fn run_of(ended: &ContainerStateTerminated, each: &ContainerStatus) -> i32 {
+    let is_next = match (&ended.container_id, &each.container_id) {
+        (Some(ended), Some(now)) => ended != now,
+        _ => each.state.as_ref().is_some_and(|state| state.running.is_some()),
+    };
+    each.restart_count - i32::from(is_next)
 }
 
 #[cfg(test)]
@@ -357,6 +363,55 @@ mod tests {
         let changes = Told::default().changes(&waits);
         assert_eq!(changes[0], ContainerChange::Started { container: "a".into(), restarts: 0 });
         assert!(matches!(changes[1], ContainerChange::Waits { .. }));
+    }
+
+    /// The numbers of what is told when one container has these states after each other.
+    fn told(states: &[(i32, &str, serde_json::Value, serde_json::Value)]) -> Vec<(&'static str, i32, i32)> {
+        let mut told = Told::default();
+        let mut changes = Vec::new();
+        for (restarts, id, state, last) in states {
+            changes.extend(told.changes(&pod(serde_json::json!({"phase": "Running", "containerStatuses": [
+                {"name": "a", "image": "", "imageID": "", "ready": false, "restartCount": restarts,
+                 "containerID": id, "state": state, "lastState": last}]}))));
+        }
+        changes
+            .iter()
+            .filter_map(|change| match change {
+                ContainerChange::Started { restarts, .. } => Some(("started", *restarts, 0)),
+                ContainerChange::Ended { restarts, status, .. } => Some(("ended", *restarts, *status)),
+                ContainerChange::Waits { .. } => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_last_end_is_not_told_again_while_the_start_hook_of_the_next_run_runs() {
+        use serde_json::json;
+        let ended = |id: &str, status: i32| json!({"terminated": {"exitCode": status, "containerID": id}});
+        let (hook, runs) = (json!({"waiting": {"reason": "ContainerCreating"}}), json!({"running": {}}));
+        let (pause, none) = (json!({"waiting": {"reason": "CrashLoopBackOff"}}), json!({}));
+        let first = (0, "x://0", hook.clone(), none.clone());
+        let crashed = (0, "x://0", pause.clone(), ended("x://0", 1));
+        let again = (1, "x://1", hook.clone(), ended("x://0", 1));
+        let up = (1, "x://1", runs.clone(), ended("x://0", 1));
+        let done = (1, "x://1", ended("x://1", 0), ended("x://0", 1));
+        let all = [("started", 0, 0), ("ended", 0, 1), ("started", 1, 0), ("ended", 1, 0)];
+        let table: [(&[_], &[_]); 6] = [
+            (&[first.clone(), crashed.clone(), again.clone(), up.clone(), done.clone()], &all),
+            // States that come between are not always seen.
+            (&[first.clone(), again.clone(), done.clone()], &all),
+            (&[again.clone(), again.clone()], &all[..2]),
+            (&[up, done], &all),
+            (
+                &[first, crashed.clone(), (1, "x://1", pause, ended("x://1", 1))],
+                &[all[0], all[1], all[2], ("ended", 1, 1)],
+            ),
+            // Without identifiers, the state tells what it can.
+            (&[(1, "x://1", runs, json!({"terminated": {"exitCode": 1}}))], &all[..3]),
+        ];
+        for (states, expected) in table {
+            assert_eq!(told(states), expected, "{states:?}");
+        }
     }
 
     #[test]
