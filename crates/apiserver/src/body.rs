@@ -13,6 +13,7 @@ use schema::{DecodeError, Decoded, FieldValidation, Type};
 use serde_json::Value;
 use store::Object;
 
+use crate::gatekeeper::Call;
 use crate::kinds::Kind;
 use crate::media::content_type;
 use crate::query::Query;
@@ -97,7 +98,7 @@ pub(crate) fn tree(content: &Content) -> Result<Value, ApiError> {
 }
 
 /// The tree of a body with its keys in their order, for kinds that keep it.
-pub(crate) fn key_order(kind: &Kind, content: &Content) -> Option<Node> {
+fn key_order(kind: &Kind, content: &Content) -> Option<Node> {
     let is_text = !matches!(content.media_type.as_deref(), Some(PROTOBUF));
     if kind.strategy().keeps_order() && is_text { first_tree(&content.bytes) } else { None }
 }
@@ -129,6 +130,15 @@ pub(crate) fn decode(kind: &Kind, content: &Content, query: &Query) -> Result<De
     let mut decoded = decode_as(kind, kind.kind(), kind.ty(), content, query)?;
     set_type(kind, &mut decoded.value);
     Ok(decoded)
+}
+
+/// An object of the kind that a request is about, and its keys in their order where the kind keeps it. Templates are
+/// large, and looked at twice: that is not done on the thread that answers requests.
+pub(crate) async fn decode_whole(call: &Call, content: Content) -> Result<(Decoded, Option<Node>), ApiError> {
+    let (kind, query) = (call.kind.clone(), call.query.clone());
+    let is_large = kind.strategy().keeps_order();
+    let work = move || Ok((decode(&kind, &content, &query)?, key_order(&kind, &content)));
+    if is_large { call.server.workshop.run(work).await? } else { work() }
 }
 
 /// Decodes the values for a stored template; no body is no value.

@@ -55,6 +55,7 @@ mod timestamps;
 mod tls;
 mod verbs;
 mod watch_stream;
+mod workshop;
 mod writing;
 
 pub use identity::Identity;

@@ -25,6 +25,8 @@ pub struct Limits {
     pub requests_in_flight: usize,
     /// Watches and other long requests at the same time of one identity.
     pub long_requests: usize,
+    /// Templates that are checked or processed at the same time; the others wait.
+    pub templates_at_once: usize,
     /// Operations of one JSON patch.
     pub patch_operations: usize,
     /// Bytes that the copy operations of one JSON patch may make.
@@ -46,6 +48,7 @@ impl Default for Limits {
             streams: 100,
             requests_in_flight: 400,
             long_requests: 20_000,
+            templates_at_once: 2,
             patch_operations: 10_000,
             patch_copies: 3 * 1024 * 1024,
             event_age: Duration::from_secs(3600),

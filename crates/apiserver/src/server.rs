@@ -20,6 +20,7 @@ use crate::limits::Limits;
 use crate::node::NodeConnector;
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
 use crate::status::ApiError;
+use crate::workshop::Workshop;
 use crate::{expiry, listener, namespaces};
 
 /// What a server is told at its start.
@@ -74,6 +75,8 @@ pub(crate) struct Server {
     pub(crate) nodes: NodesHandle,
     pub(crate) addresses: ServiceAddresses,
     pub(crate) in_flight: InFlight,
+    /// Where templates are checked and processed.
+    pub(crate) workshop: Workshop,
     closing: CancellationToken,
 }
 
@@ -120,6 +123,7 @@ impl ApiServer {
             nodes: NodesHandle(nodes),
             addresses: ServiceAddresses::new(config.service_range),
             in_flight: InFlight::default(),
+            workshop: Workshop::new(config.limits.templates_at_once),
             closing: closing.clone(),
             store,
             config,

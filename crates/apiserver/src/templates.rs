@@ -7,7 +7,9 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use manifest::{Entry, Limits as ManifestLimits, Node, Notice};
 use rand::TryRng as _;
+use schema::{Decoded, FieldValidation};
 use serde_json::Value;
+use store::Object;
 use template::{Dialect, ProblemKind, RandomnessFailed, Refusal, Request, Template};
 
 use crate::body;
@@ -90,15 +92,20 @@ pub(crate) async fn process_whole(mut call: Call) -> Result<Answer, ApiError> {
     }
     let form = Form::of(&call)?;
     let content = body::read(&call.server, &mut call.request).await?;
-    let (root, mut warnings) = document(&content)?;
-    // What is wrong otherwise is told by the engine, all at once; unknown fields are none of its business.
     let validation = body::field_validation(&call.query)?;
-    match schema::decode_value(call.kind.ty(), &root.to_json(), validation) {
+    let kind = call.kind.clone();
+    process(&call, form, move || whole_task(&kind, &content, validation)).await
+}
+
+fn whole_task(kind: &Kind, content: &body::Content, validation: FieldValidation) -> Result<Task, ApiError> {
+    let (root, mut warnings) = document(content)?;
+    // What is wrong otherwise is told by the engine, all at once; unknown fields are none of its business.
+    match schema::decode_value(kind.ty(), &root.to_json(), validation) {
         Ok(decoded) => warnings.extend(decoded.warnings),
         Err(error @ schema::DecodeError::Strict { .. }) => {
             return Err(ApiError::bad_request(format!(
                 "Template in version \"{}\" cannot be handled as a Template: {error}",
-                call.kind.resource().version
+                kind.resource().version
             )));
         }
         Err(schema::DecodeError::Syntax { .. } | schema::DecodeError::Mismatch { .. }) => {}
@@ -108,7 +115,7 @@ pub(crate) async fn process_whole(mut call: Call) -> Result<Answer, ApiError> {
             .get("metadata")
             .map_or(Value::Null, |metadata| serde_json::json!({"metadata": metadata.to_json()})),
     );
-    process(&call, form, Task { root, dialect, given: Vec::new(), warnings }).await
+    Ok(Task { root, dialect, given: Vec::new(), warnings })
 }
 
 /// `POST .../templates/NAME/processed`: values for a stored template.
@@ -118,18 +125,26 @@ pub(crate) async fn process_stored(mut call: Call) -> Result<Answer, ApiError> {
     }
     let form = Form::of(&call)?;
     let content = body::read(&call.server, &mut call.request).await?;
-    let decoded = body::decode_parameters(&call.kind, &content, &call.query)?;
-    let stored =
-        call.server.store.get(&call.key()).ok_or_else(|| ApiError::not_found(&call.kind, &call.name))?;
-    let bytes = call.kind.shown_bytes(stored.value());
-    let dialect = template_dialect(&crate::object::tree(&stored));
+    let (kind, query, name) = (call.kind.clone(), call.query.clone(), call.name.clone());
+    let (server, key) = (call.server.clone(), call.key());
+    process(&call, form, move || {
+        let decoded = body::decode_parameters(&kind, &content, &query)?;
+        let stored = server.store.get(&key).ok_or_else(|| ApiError::not_found(&kind, &name))?;
+        stored_task(&kind, &stored, decoded)
+    })
+    .await
+}
+
+fn stored_task(kind: &Kind, stored: &Object, decoded: Decoded) -> Result<Task, ApiError> {
+    let bytes = kind.shown_bytes(stored.value());
+    let dialect = template_dialect(&crate::object::tree(stored));
     let (mut root, _) = parse(&bytes)?;
     forget_storage(&mut root);
     let values = decoded.value.get("parameters").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
     let given =
         values.iter().map(|each| (text(each, "name"), SecretText::new(text(each, "value")))).collect();
-    process(&call, form, Task { root, dialect, given, warnings: decoded.warnings }).await
+    Ok(Task { root, dialect, given, warnings: decoded.warnings })
 }
 
 /// The one document of a body, keys in their order.
@@ -172,12 +187,14 @@ fn forget_storage(root: &mut Node) {
     }
 }
 
-/// Processes on a thread of its own: a large template is work for milliseconds.
-async fn process(call: &Call, form: Form, task: Task) -> Result<Answer, ApiError> {
+/// Reads and processes in the workshop: a large template is work for milliseconds, from its first byte on.
+async fn process(
+    call: &Call,
+    form: Form,
+    task: impl FnOnce() -> Result<Task, ApiError> + Send + 'static,
+) -> Result<Answer, ApiError> {
     let kind = call.kind.clone();
-    let done = tokio::task::spawn_blocking(move || processed(&kind, form, task)).await;
-    let (text, warnings) =
-        done.map_err(|_| ApiError::Internal { message: "the processing panicked".to_owned() })??;
+    let (text, warnings) = call.server.workshop.run(move || processed(&kind, form, task()?)).await??;
     let mut response = answer(StatusCode::CREATED, JSON, whole(text));
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(form.notation.media_type()));
     add_warnings(&mut response, &warnings);

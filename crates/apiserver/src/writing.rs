@@ -129,8 +129,14 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
     set_stored_type(kind, &mut value);
     kind.strategy().prepare_create(&mut value);
     let request = admission_request(write, &value)?;
-    let warnings = admission::prepare_create(kind.resource(), &mut value, &request)
-        .map_err(|errors| ApiError::invalid(kind, object::name(&value), errors))?;
+    let admitted = {
+        let kind = kind.clone();
+        let is_large = kind.strategy().keeps_order();
+        let work = move || (admission::prepare_create(kind.resource(), &mut value, &request), value);
+        if is_large { write.server.workshop.run(work).await? } else { work() }
+    };
+    let (warnings, mut value) = admitted;
+    let warnings = warnings.map_err(|errors| ApiError::invalid(kind, object::name(&value), errors))?;
     let allocation = allocate(write, &mut value, None)?;
     let name = object::name(&value).to_owned();
     let shown = store_new(write, &value, &name).await?;

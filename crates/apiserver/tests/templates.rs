@@ -315,6 +315,49 @@ async fn hostile_templates_are_answered_and_nothing_else_suffers() {
     assert_eq!(process(of("x", "$(P)")).await.0, StatusCode::CREATED);
 }
 
+/// Where nothing is ever processed, a body that cannot even be read must wait too: reading is part of the work.
+#[tokio::test(flavor = "current_thread")]
+async fn while_large_templates_wait_for_their_turn_other_requests_are_answered() {
+    let limits = apiserver::Limits { templates_at_once: 0, ..apiserver::Limits::default() };
+    let config = apiserver::ApiServerConfig { limits, ..apiserver::ApiServerConfig::default() };
+    let running = Running::start_with(config, std::sync::Arc::new(apiserver::NoNodes)).await;
+    let running = std::sync::Arc::new(running);
+    let waiting: Vec<_> = [format!("{OWN}/processedtemplates"), format!("{OWN}/templates")]
+        .into_iter()
+        .flat_map(|path| [(path.clone(), many(1_000).to_string()), (path, "{".to_owned())])
+        .map(|(path, body)| {
+            let running = running.clone();
+            tokio::spawn(async move { text(&running, &path, &[JSON_TYPE], &body).await.0 })
+        })
+        .collect();
+    for _ in 0..50 {
+        let ready = running.send(request("GET", "/readyz", &[], b"")).await;
+        assert_eq!(ready.status(), StatusCode::OK);
+    }
+    assert!(waiting.iter().all(|each| !each.is_finished()));
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn many_templates_as_large_as_they_may_be_are_all_processed() {
+    let running = Running::start().await;
+    let body = many(1_000);
+    let path = format!("{OWN}/processedtemplates?output=list");
+    let answers = futures::future::join_all((0..6).map(|_| running.post(&path, &body))).await;
+    for (status, answer) in answers {
+        assert_eq!((status, answer["items"].as_array().map(Vec::len)), (StatusCode::CREATED, Some(1_000)));
+    }
+    let (status, answer) = running.post(&path, &many(20_000)).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+}
+
+/// A template of so many objects.
+fn many(count: usize) -> Value {
+    let object = |index: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{index}")}, "data": {"a": "$(P)"}});
+    json!({"apiVersion": "template.coracle.dev/v1", "kind": "Template", "metadata": {"name": "many"},
+        "parameters": [{"name": "P", "value": "1"}], "objects": (0..count).map(object).collect::<Vec<_>>()})
+}
+
 #[tokio::test]
 async fn whoever_may_not_process_is_told_so_by_resource() {
     let running = Running::start().await;

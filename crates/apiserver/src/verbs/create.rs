@@ -17,8 +17,7 @@ pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
     let format = object_format(call.request.headers())?;
     let dry_run = call.dry_run()?;
     let content = body::read(&call.server, &mut call.request).await?;
-    let decoded = body::decode(&call.kind, &content, &call.query)?;
-    let order = body::key_order(&call.kind, &content);
+    let (decoded, order) = body::decode_whole(&call, content).await?;
     let write = Write {
         server: &call.server,
         kind: &call.kind,

@@ -19,8 +19,7 @@ pub(crate) async fn update_part(mut call: Call, part: Part) -> Result<Answer, Ap
     let format = object_format(call.request.headers())?;
     let dry_run = call.dry_run()?;
     let content = body::read(&call.server, &mut call.request).await?;
-    let decoded = body::decode(&call.kind, &content, &call.query)?;
-    let order = body::key_order(&call.kind, &content);
+    let (decoded, order) = body::decode_whole(&call, content).await?;
     let told = crate::object::name(&decoded.value);
     if told.is_empty() || told != call.name {
         return Err(ApiError::bad_request(if told.is_empty() {
