@@ -45,6 +45,7 @@ fn kind(problem: &Problem) -> FieldErrorKind {
     match &problem.kind {
         ProblemKind::DuplicateParameter { .. }
         | ProblemKind::GivenTwice { .. }
+        | ProblemKind::DuplicateKey { .. }
         | ProblemKind::CollidingKeys { .. } => FieldErrorKind::Duplicate,
         ProblemKind::UnknownType | ProblemKind::UnknownGenerator { .. } => FieldErrorKind::NotSupported,
         ProblemKind::FixedField | ProblemKind::SecretDefault { .. } => FieldErrorKind::Forbidden,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use manifest::{Limits as ManifestLimits, Node};
+use manifest::{Document, Limits as ManifestLimits, Node};
 use schema::{DecodeError, Decoded, FieldValidation, Type};
 use serde_json::Value;
 use store::Object;
@@ -19,6 +19,7 @@ use crate::media::content_type;
 use crate::query::Query;
 use crate::server::Server;
 use crate::status::ApiError;
+use crate::templates;
 
 /// A body with its media type.
 #[derive(Clone)]
@@ -98,19 +99,29 @@ pub(crate) fn tree(content: &Content) -> Result<Value, ApiError> {
 }
 
 /// The tree of a body with its keys in their order, for kinds that keep it.
-fn key_order(kind: &Kind, content: &Content) -> Option<Node> {
+fn key_order(kind: &Kind, content: &Content) -> Result<Option<Node>, ApiError> {
     let is_text = !matches!(content.media_type.as_deref(), Some(PROTOBUF));
-    if kind.strategy().keeps_order() && is_text { first_tree(&content.bytes) } else { None }
+    if !kind.strategy().keeps_order() || !is_text {
+        return Ok(None);
+    }
+    let Some(Document { root, notices }) = first_document(&content.bytes) else { return Ok(None) };
+    // What keeps its order is a template, and a key that stands twice in one is a mistake.
+    template::check_keys(&root, &notices).map_err(|refusal| templates::refuse(kind, &root, &refusal))?;
+    Ok(Some(root))
 }
 
 /// The tree of a stored object with its keys in their order, for kinds that keep it.
 pub(crate) fn stored_order(kind: &Kind, stored: &Object) -> Option<Node> {
-    if kind.strategy().keeps_order() { first_tree(stored.value()) } else { None }
+    if kind.strategy().keeps_order() {
+        first_document(stored.value()).map(|document| document.root)
+    } else {
+        None
+    }
 }
 
-fn first_tree(bytes: &[u8]) -> Option<Node> {
+fn first_document(bytes: &[u8]) -> Option<Document> {
     let documents = manifest::parse_stream(bytes, &ManifestLimits::default()).ok()?;
-    documents.into_iter().next().map(|document| document.root)
+    documents.into_iter().next()
 }
 
 /// `fieldValidation`.
@@ -137,7 +148,7 @@ pub(crate) fn decode(kind: &Kind, content: &Content, query: &Query) -> Result<De
 pub(crate) async fn decode_whole(call: &Call, content: Content) -> Result<(Decoded, Option<Node>), ApiError> {
     let (kind, query) = (call.kind.clone(), call.query.clone());
     let is_large = kind.strategy().keeps_order();
-    let work = move || Ok((decode(&kind, &content, &query)?, key_order(&kind, &content)));
+    let work = move || Ok((decode(&kind, &content, &query)?, key_order(&kind, &content)?));
     if is_large { call.server.workshop.run(work).await? } else { work() }
 }
 

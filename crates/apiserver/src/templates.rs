@@ -5,7 +5,7 @@ use admission::{template_dialect, template_errors};
 use environment::{SecretText, Severity};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use manifest::{Entry, Limits as ManifestLimits, Node, Notice};
+use manifest::{Document, Entry, Limits as ManifestLimits, Node};
 use rand::TryRng as _;
 use schema::{Decoded, FieldValidation};
 use serde_json::Value;
@@ -98,7 +98,9 @@ pub(crate) async fn process_whole(mut call: Call) -> Result<Answer, ApiError> {
 }
 
 fn whole_task(kind: &Kind, content: &body::Content, validation: FieldValidation) -> Result<Task, ApiError> {
-    let (root, mut warnings) = document(content)?;
+    let Document { root, notices } = document(content)?;
+    template::check_keys(&root, &notices).map_err(|refusal| refuse(kind, &root, &refusal))?;
+    let mut warnings = Vec::new();
     // What is wrong otherwise is told by the engine, all at once; unknown fields are none of its business.
     match schema::decode_value(kind.ty(), &root.to_json(), validation) {
         Ok(decoded) => warnings.extend(decoded.warnings),
@@ -138,7 +140,7 @@ pub(crate) async fn process_stored(mut call: Call) -> Result<Answer, ApiError> {
 fn stored_task(kind: &Kind, stored: &Object, decoded: Decoded) -> Result<Task, ApiError> {
     let bytes = kind.shown_bytes(stored.value());
     let dialect = template_dialect(&crate::object::tree(stored));
-    let (mut root, _) = parse(&bytes)?;
+    let mut root = parse(&bytes)?.root;
     forget_storage(&mut root);
     let values = decoded.value.get("parameters").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
@@ -148,24 +150,19 @@ fn stored_task(kind: &Kind, stored: &Object, decoded: Decoded) -> Result<Task, A
 }
 
 /// The one document of a body, keys in their order.
-fn document(content: &body::Content) -> Result<(Node, Vec<String>), ApiError> {
+fn document(content: &body::Content) -> Result<Document, ApiError> {
     match content.media_type.as_deref() {
         None | Some(JSON | YAML) => parse(&content.bytes),
         Some(_) => Err(ApiError::UnsupportedMediaType { accepted: vec![JSON.to_owned(), YAML.to_owned()] }),
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<(Node, Vec<String>), ApiError> {
+fn parse(bytes: &[u8]) -> Result<Document, ApiError> {
     let documents = manifest::parse_stream(bytes, &ManifestLimits::default())
         .map_err(|error| ApiError::bad_request(format!("the template cannot be read: {error}")))?;
     let mut documents = documents.into_iter().filter(|document| !document.root.is_null());
     match (documents.next(), documents.next()) {
-        (Some(document), None) => {
-            let told = |notice: &Notice| match notice {
-                Notice::DuplicateKey { key, .. } => format!("duplicate field \"{}\"", key.escape_debug()),
-            };
-            Ok((document.root, document.notices.iter().map(told).collect()))
-        }
+        (Some(document), None) => Ok(document),
         (None, _) => Err(ApiError::bad_request("the body is empty: send a Template")),
         (Some(_), Some(_)) => {
             Err(ApiError::bad_request("the body holds several documents: send one Template"))
@@ -217,7 +214,7 @@ fn processed(kind: &Kind, form: Form, task: Task) -> Result<(String, Vec<String>
 }
 
 /// A result that is only too large is an entity that is too large; anything else is an invalid template.
-fn refuse(kind: &Kind, root: &Node, refusal: &Refusal) -> ApiError {
+pub(crate) fn refuse(kind: &Kind, root: &Node, refusal: &Refusal) -> ApiError {
     if let [problem] = refusal.problems.as_slice()
         && let ProblemKind::OutputTooLarge { size, limit } = problem.kind
     {

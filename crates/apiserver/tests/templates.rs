@@ -351,6 +351,18 @@ async fn many_templates_as_large_as_they_may_be_are_all_processed() {
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
 }
 
+#[tokio::test]
+async fn a_key_that_stands_twice_in_a_template_is_refused_with_both_places() {
+    let running = Running::start().await;
+    let body = "apiVersion: template.coracle.dev/v1\nkind: Template\nmetadata: {name: t}\nparameters: [{name: P, value: x}]\n\
+        objects:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: \"$(P)\", a: two}}\n";
+    for path in ["processedtemplates", "templates"] {
+        let (status, answer) = text(&running, &format!("{OWN}/{path}"), &[YAML_TYPE], body).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        assert!(answer.contains("objects[0].data.a") && answer.contains("at 6:65 and at 6:76"), "{answer}");
+    }
+}
+
 /// A template of so many objects.
 fn many(count: usize) -> Value {
     let object = |index: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{index}")}, "data": {"a": "$(P)"}});

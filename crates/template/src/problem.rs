@@ -212,6 +212,15 @@ pub enum ProblemKind {
         /// The field.
         field: &'static str,
     },
+    /// A key stands twice in one map.
+    DuplicateKey {
+        /// The key.
+        key: String,
+        /// Where it stands first.
+        first: manifest::Mark,
+        /// Where it stands again.
+        again: manifest::Mark,
+    },
     /// Two keys of a map become the same.
     CollidingKeys {
         /// The one that stands first, as it is written.
@@ -292,6 +301,7 @@ impl Problem {
             | ProblemKind::LabelsTwice
             | ProblemKind::FixedField
             | ProblemKind::FieldMissing { .. }
+            | ProblemKind::DuplicateKey { .. }
             | ProblemKind::CollidingKeys { .. }
             | ProblemKind::LabelKey { .. }
             | ProblemKind::LabelValue { .. }
@@ -328,6 +338,7 @@ impl Problem {
             | ProblemKind::UnknownWhole { .. }
             | ProblemKind::Ambiguous { .. }
             | ProblemKind::FixedField
+            | ProblemKind::DuplicateKey { .. }
             | ProblemKind::CollidingKeys { .. }
             | ProblemKind::LabelKey { .. }
             | ProblemKind::LabelValue { .. }
@@ -364,6 +375,7 @@ impl ProblemKind {
             Self::Ambiguous { .. } => "template-reference-ambiguous",
             Self::FixedField => "template-reference-in-kind",
             Self::FieldMissing { .. } => "template-object-incomplete",
+            Self::DuplicateKey { .. } => "duplicate-key",
             Self::CollidingKeys { .. } => "template-keys-collide",
             Self::LabelKey { .. } | Self::LabelValue { .. } => "template-label-invalid",
             Self::InstanceName { .. } => "template-instance-name",

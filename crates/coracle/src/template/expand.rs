@@ -81,7 +81,8 @@ pub(crate) fn expand(mut input: Input, args: &ValueArgs, names_instances: bool) 
     }
     let mut known: Vec<String> = Vec::new();
     for object in input.objects.iter().filter(|object| is_template(object)) {
-        let template = Template::read(&object.document.root, args.dialect.map(Into::into))
+        let template = ::template::check_keys(&object.document.root, &object.document.notices)
+            .and_then(|()| Template::read(&object.document.root, args.dialect.map(Into::into)))
             .map_err(|refusal| Reporter::new(&input, object).refusal(&refusal))?;
         values::add_environment(&mut given, args, &template, |name| std::env::var_os(name))?;
         values::ask(&mut given, args, &template)?;

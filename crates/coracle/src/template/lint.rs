@@ -45,7 +45,8 @@ pub(super) fn run(args: &LintArgs) -> Ended {
     let (mut errors, mut warnings) = (0, 0);
     for object in &templates {
         let reporter = Reporter::new(&input, object);
-        let checked = Template::read(&object.document.root, args.dialect.map(Into::into))
+        let checked = ::template::check_keys(&object.document.root, &object.document.notices)
+            .and_then(|()| Template::read(&object.document.root, args.dialect.map(Into::into)))
             .and_then(|template| ::template::check(&template, &Request::default()));
         let findings = match checked {
             Ok(findings) => findings,

@@ -97,7 +97,9 @@ pub(super) fn read<'s>(
     args: &ValueArgs,
     reporter: &Reporter<'_>,
 ) -> Result<Template<'s>, Failure> {
-    Template::read(source.root(), dialect(source, args)).map_err(|refusal| reporter.refusal(&refusal))
+    ::template::check_keys(source.root(), &source.object().document.notices)
+        .and_then(|()| Template::read(source.root(), dialect(source, args)))
+        .map_err(|refusal| reporter.refusal(&refusal))
 }
 
 fn dialect(source: &TemplateSource, args: &ValueArgs) -> Option<Dialect> {

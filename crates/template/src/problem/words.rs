@@ -100,6 +100,9 @@ impl fmt::Display for Problem {
                 write!(formatter, "{place}: a template of this dialect fixes apiVersion and kind")
             }
             ProblemKind::FieldMissing { field } => write!(formatter, "{place}: the object has no {field}"),
+            ProblemKind::DuplicateKey { key, first, again } => {
+                write!(formatter, "the key {} stands twice in one map, at {first} and at {again}", quoted(key))
+            }
             ProblemKind::CollidingKeys { first, second } => {
                 write!(formatter, "{place}: the keys {} and {} become the same", quoted(first), quoted(second))
             }
@@ -158,7 +161,7 @@ impl Problem {
             ProblemKind::NameMissing | ProblemKind::NameInvalid => {
                 "use letters, digits and underscores, such as DATABASE_NAME".to_owned()
             }
-            ProblemKind::DuplicateParameter { .. } => "remove one of them".to_owned(),
+            ProblemKind::DuplicateParameter { .. } | ProblemKind::DuplicateKey { .. } => "remove one of them".to_owned(),
             ProblemKind::UnknownType => "the types are string, int, bool and base64".to_owned(),
             ProblemKind::LabelsTwice => "write all of them under labels".to_owned(),
             ProblemKind::UnknownGenerator { .. } => "the only generator is expression".to_owned(),

@@ -382,6 +382,20 @@ fn problems_and_findings_are_counted_beyond_a_thousand() {
     assert_eq!(found[1000].to_string(), "500 more findings are not shown");
 }
 
+#[test]
+fn a_key_that_stands_twice_is_refused_with_both_places() {
+    let text = "kind: Template\nmetadata: {name: a}\nmetadata: {name: b}\nobjects:\n- data: {a: 1}\n  data:\n    a: 2\n    a: 3\n";
+    let documents = manifest::parse_stream(text.as_bytes(), &manifest::Limits::default()).expect("YAML");
+    let refused = crate::check_keys(&documents[0].root, &documents[0].notices).expect_err("twice");
+    let told: Vec<String> = refused.problems.iter().map(|each| format!("{}: {each}", each.place)).collect();
+    let want = [
+        "metadata: the key \"metadata\" stands twice in one map, at 2:1 and at 3:1",
+        "objects[0].data: the key \"data\" stands twice in one map, at 5:3 and at 6:3",
+        "objects[0].data.a: the key \"a\" stands twice in one map, at 7:5 and at 8:5",
+    ];
+    assert_eq!(told, want);
+}
+
 /// Everything else about these would be a problem of its own, and work.
 #[test]
 fn too_many_of_something_is_answered_before_anything_else_is_looked_at() {
