@@ -57,7 +57,11 @@ fn number(text: &str) -> Option<NodeValue> {
     if !is_complete {
         return None;
     }
-    text.parse::<f64>().ok().filter(|number| number.is_finite()).map(NodeValue::Float)
+    // What is too near to zero for a float would become zero: it stays text, as what is too large does.
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let is_zero = !mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    let is_kept = |number: &f64| number.is_finite() && (is_zero || *number != 0.0);
+    text.parse::<f64>().ok().filter(is_kept).map(NodeValue::Float)
 }
 
 /// Whether a text is a value of the type.

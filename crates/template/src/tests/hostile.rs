@@ -396,6 +396,14 @@ fn a_key_that_stands_twice_is_refused_with_both_places() {
     assert_eq!(told, want);
 }
 
+#[test]
+fn a_number_that_is_too_near_to_zero_stays_text() {
+    for (value, want) in [("1e-400", json!("1e-400")), ("0e-400", json!(0)), ("1e-300", json!(1e-300))] {
+        let run = Run::of_json(&config_map(json!([{"name": "P", "value": value}]), json!({"x": "$((P))"})));
+        assert_eq!(data(&run), json!({"x": want}), "{value}");
+    }
+}
+
 /// Everything else about these would be a problem of its own, and work.
 #[test]
 fn too_many_of_something_is_answered_before_anything_else_is_looked_at() {
