@@ -57,6 +57,7 @@ mod images;
 mod inbox;
 mod labels;
 mod log_files;
+mod log_watch;
 mod mounts;
 mod node;
 mod observe;

@@ -21,9 +21,12 @@ use crate::container_config;
 use crate::hook_log::HookLogs;
 use crate::labels;
 use crate::log_files::{LogOptions, LogReader, LogStream};
+use crate::log_watch::LogWatch;
 
-/// A followed log is looked at this often, and whenever the runtime reports something.
+/// A followed log is looked at this often when nothing tells that it was written to: that of a hook, which is soon over.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked at when it is watched, should the kernel have dropped something.
+const LOOK_WATCHED: Duration = Duration::from_secs(5);
 
 pub(super) async fn answer(
     interface: &HttpInterface,
@@ -55,7 +58,7 @@ pub(super) async fn answer(
     let follow = query.flag("follow");
     let agent = interface.agent.clone();
     interface.agent.spawn(async move {
-        if let Err(error) = send(&agent, reader, &log.writer, follow, &sender).await {
+        if let Err(error) = send(&agent, reader, &log, follow, &sender).await {
             let _ = sender.send(Err(error)).await;
         }
     });
@@ -187,13 +190,18 @@ type Sender = mpsc::Sender<std::io::Result<Bytes>>;
 async fn send(
     agent: &SharedAgent,
     mut reader: LogReader,
-    writer: &Writer,
+    FoundLog { writer, path }: &FoundLog,
     follow: bool,
     sender: &Sender,
 ) -> std::io::Result<()> {
     let mut changes = agent.runtime_changes.subscribe();
+    let watch = match writer {
+        Writer::Container(_) if follow => path.parent().and_then(|dir| LogWatch::new(dir).ok()),
+        Writer::Container(_) | Writer::Hook { .. } => None,
+    };
     let mut running = follow;
     loop {
+        changes.mark_unchanged();
         // Whether it runs is asked before the log is read to its end: what it wrote last is then part of what is read.
         if running {
             running = match writer {
@@ -220,10 +228,16 @@ async fn send(
         if !running || reader.is_done() {
             return Ok(());
         }
-        changes.mark_unchanged();
+        let written = async {
+            match &watch {
+                Some(watch) if watch.changed().await.is_ok() => {}
+                Some(_) | None => tokio::time::sleep(LOOK).await,
+            }
+        };
         tokio::select! {
             _ = changes.changed() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = written => {}
+            () = tokio::time::sleep(LOOK_WATCHED) => {}
             () = sender.closed() => return Ok(()),
         }
     }
