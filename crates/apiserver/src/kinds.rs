@@ -118,7 +118,7 @@ pub struct UnknownKind {
     pub plural: &'static str,
 }
 
-const SERVED: [(&str, &str, &str, &dyn Strategy); 11] = [
+const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("", "v1", "configmaps", &config_map::ConfigMaps),
     ("", "v1", "events", &event::Events),
     ("", "v1", "namespaces", &namespace::Namespaces),
@@ -135,7 +135,7 @@ const SERVED: [(&str, &str, &str, &dyn Strategy); 11] = [
 
 /// Second paths: group, version, plural, and the group under which the objects are stored. The paths of the template
 /// proposal are the core group's; discovery names one group only, so that `kubectl get templates` is not ambiguous.
-const ALIASES: [(&str, &str, &str, &str); 2] = [
+const ALIASES: &[(&str, &str, &str, &str)] = &[
     ("", "v1", "templates", "template.coracle.dev"),
     ("", "v1", "processedtemplates", "template.coracle.dev"),
 ];
@@ -144,10 +144,10 @@ impl KindTable {
     /// The table of this program.
     pub(crate) fn builtin() -> Result<KindTable, UnknownKind> {
         let mut table = KindTable { kinds: Vec::new(), by_path: BTreeMap::new() };
-        for (group, version, plural, strategy) in SERVED {
+        for &(group, version, plural, strategy) in SERVED {
             table.add(group, version, plural, group, strategy)?;
         }
-        for (group, version, plural, stored) in ALIASES {
+        for &(group, version, plural, stored) in ALIASES {
             let unknown = UnknownKind { group_version: stored, plural };
             let strategy = table.find(stored, version, plural).ok_or(unknown)?.strategy;
             table.add(group, version, plural, stored, strategy)?;
