@@ -63,6 +63,11 @@ pub enum FindingKind {
         /// How much chance its expression holds, in bits.
         bits: u32,
     },
+    /// A generator has no expression, so that the value is empty.
+    GeneratesNothing {
+        /// The parameter.
+        parameter: String,
+    },
     /// A label of the template replaces one that the object has.
     LabelOverwritten {
         /// The label's key.
@@ -96,6 +101,7 @@ impl Finding {
             FindingKind::ParameterIgnored { .. } => "template-parameter-unknown",
             FindingKind::ParameterDuplicate { .. } => "template-parameter-duplicate",
             FindingKind::GeneratedWeak { .. } => "template-secret-weak",
+            FindingKind::GeneratesNothing { .. } => "template-generates-nothing",
             FindingKind::LabelOverwritten { .. } => "template-label-overwritten",
             FindingKind::SelectorOutside => "template-selector-outside",
             FindingKind::NamespaceRemoved => "template-namespace-removed",
@@ -119,6 +125,7 @@ impl Finding {
             | FindingKind::ReferenceNear { .. }
             | FindingKind::ParameterUnused { .. }
             | FindingKind::ParameterDuplicate { .. }
+            | FindingKind::GeneratesNothing { .. }
             | FindingKind::LabelOverwritten { .. }
             | FindingKind::ObjectDuplicate { .. } => Severity::Warning,
         }
@@ -131,6 +138,7 @@ impl Finding {
             | FindingKind::ParameterUnused { parameter }
             | FindingKind::ParameterIgnored { name: parameter }
             | FindingKind::ParameterDuplicate { parameter }
+            | FindingKind::GeneratesNothing { parameter }
             | FindingKind::GeneratedWeak { parameter, .. } => Some(parameter),
             FindingKind::ReferenceUnknown { .. }
             | FindingKind::ReferenceOtherDialect { .. }
@@ -162,6 +170,7 @@ impl Finding {
             FindingKind::ParameterIgnored { .. } => "remove the value".to_owned(),
             FindingKind::ParameterDuplicate { .. } => "remove one of them".to_owned(),
             FindingKind::GeneratedWeak { .. } => "11 characters of [a-zA-Z0-9] hold 65 bits".to_owned(),
+            FindingKind::GeneratesNothing { .. } => "say what to generate: from: '[a-zA-Z0-9]{16}'".to_owned(),
             FindingKind::LabelOverwritten { .. } => {
                 "rename one of the two labels, if the object's own is needed".to_owned()
             }
@@ -211,6 +220,9 @@ impl fmt::Display for Finding {
                     formatter,
                     "parameter {parameter} looks like a secret, and holds {bits} bits of chance only"
                 )
+            }
+            FindingKind::GeneratesNothing { parameter } => {
+                write!(formatter, "parameter {parameter} generates nothing: it has no from")
             }
             FindingKind::LabelOverwritten { key } => {
                 write!(formatter, "{place}: the template's label {} replaces the object's", quoted(key))

@@ -285,6 +285,10 @@ impl Reader {
         }
         let name = parameter.name.to_owned();
         let place = || parameter.place.clone();
+        if parameter.from.is_none_or(str::is_empty) && !parameter.secret {
+            self.findings.add(FindingKind::GeneratesNothing { parameter: name }, place);
+            return;
+        }
         let upper = parameter.name.to_ascii_uppercase();
         if parameter.secret {
             self.problems.add(ProblemKind::WeakSecret { parameter: name, bits }, place);

@@ -14,6 +14,9 @@ use crate::site::Site;
 use crate::substitution::{Substitution, escaped_size};
 use crate::{Dialect, FindingKind, ParameterType, Place, ProblemKind, Template};
 
+/// Bytes of the longest number, as it is written: all digits of a large one, or sign, 17 digits and an exponent.
+const LONGEST_NUMBER: usize = 25;
+
 /// What was seen.
 pub(crate) struct Survey<'s, 'd> {
     template: &'s Template<'d>,
@@ -124,7 +127,7 @@ impl<'s, 'd> Survey<'s, 'd> {
             NodeValue::Null => self.size += 4,
             NodeValue::Bool(_) => self.size += 5,
             NodeValue::Int(_) => self.size += 20,
-            NodeValue::Float(_) => self.size += 25,
+            NodeValue::Float(_) => self.size += LONGEST_NUMBER,
             NodeValue::String(text) => {
                 self.text(Seen { text, span: node.span, site, is_key: false });
             }
@@ -168,7 +171,9 @@ impl<'s, 'd> Survey<'s, 'd> {
                 Token::Text(piece) | Token::Escaped { text: piece, .. } => escaped_size(piece),
                 Token::Parameter { parameter, style, span } => {
                     self.parameter(seen, parameter, style, span);
-                    substitution.escaped_size(parameter)
+                    let size = substitution.escaped_size(parameter);
+                    // Without quotes it may become a number, which is written out: `1e10` is longer afterwards.
+                    if style == Style::Unquoted { size.max(LONGEST_NUMBER) } else { size }
                 }
                 Token::Unknown { name, style, span } => {
                     let size = span.len();

@@ -268,6 +268,22 @@ fn a_secret_that_could_be_guessed_is_not_generated() {
 }
 
 #[test]
+fn a_generator_without_an_expression_gives_an_empty_value_and_says_so() {
+    let template = json!([{"name": "SUFFIX", "generate": "expression"}]);
+    let result = processed(&Run::of_json(&config_map(template, json!({"x": "a$(SUFFIX)"}))));
+    assert_eq!(result.objects[0].to_json()["data"]["x"], "a");
+    assert_eq!(findings(&result.findings), ["parameters[0] template-generates-nothing"]);
+}
+
+#[test]
+fn the_size_counts_numbers_as_they_are_written_out() {
+    let run = Run::of_json(&config_map(json!([{"name": "N", "value": "0.1e11"}]), json!({"x": "$((N))"})));
+    let read = crate::Template::read(&run.root, None).expect("a template");
+    let size = crate::process::size_of(&read, &run.request());
+    assert!(processed(&run).objects[0].to_json().to_string().len() <= size);
+}
+
+#[test]
 fn what_a_generator_makes_is_not_read_as_a_pattern_again() {
     // `\A` holds brackets and braces; upstream goes on replacing in what it has made.
     let expression = crate::Expression::parse("[\\A]{255}[\\A]{255}").expect("a pattern");

@@ -51,7 +51,15 @@ fn naive_scalar(text: &str) -> Value {
             Some(whole) => whole.into(),
             // A whole number that is too large stays text.
             None if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => text.into(),
-            None => Node::from_json(&json!(text.parse::<f64>().expect("a number"))).to_json(),
+            None => {
+                let near = text.parse::<f64>().expect("a number");
+                let mantissa = text.split(['e', 'E']).next().expect("a first part");
+                // Too near to zero for a float: it stays text instead of becoming zero.
+                match near == 0.0 && mantissa.contains(|digit| ('1'..='9').contains(&digit)) {
+                    true => text.into(),
+                    false => Node::from_json(&json!(near)).to_json(),
+                }
+            }
         },
         Ok(_) | Err(_) => text.into(),
     }
