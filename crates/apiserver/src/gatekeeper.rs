@@ -18,6 +18,7 @@ use crate::request::{ResourceTarget, Target, Verb, parse_path, verb_for};
 use crate::responses::{Answer, failure};
 use crate::server::Server;
 use crate::status::ApiError;
+use crate::writing::Write;
 use crate::{discovery, health, openapi, subresources, verbs};
 
 /// How a connection came in.
@@ -49,6 +50,19 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn key(&self) -> store::Key {
         store::Key::new(self.kind.collection(), &self.namespace, &self.name)
+    }
+
+    /// A write that this request asks for, in the name of the field manager `manager`.
+    pub(crate) fn write<'w>(&'w self, manager: &'w str, dry_run: bool) -> Write<'w> {
+        Write {
+            server: &self.server,
+            kind: &self.kind,
+            namespace: &self.namespace,
+            identity: &self.identity,
+            manager,
+            dry_run,
+            order: None,
+        }
     }
 
     pub(crate) fn dry_run(&self) -> Result<bool, ApiError> {

@@ -24,6 +24,7 @@ mod body;
 mod deletion;
 mod discovery;
 mod expiry;
+mod field_manager;
 mod gatekeeper;
 mod health;
 mod identity;

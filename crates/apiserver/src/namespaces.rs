@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use store::{Key, Purpose, Watch};
 
 use crate::deletion::{DeleteOptions, delete_object};
+use crate::field_manager;
 use crate::identity::Identity;
 use crate::kinds::Kind;
 use crate::object::{self, encode, map_mut, text};
@@ -40,7 +41,15 @@ async fn ensure(server: &Arc<Server>, plural: &str, namespace: &str, value: Valu
         return Ok(());
     }
     let identity = Identity::admin();
-    let write = Write { server, kind, namespace, identity: &identity, dry_run: false, order: None };
+    let write = Write {
+        server,
+        kind,
+        namespace,
+        identity: &identity,
+        manager: field_manager::OWN,
+        dry_run: false,
+        order: None,
+    };
     let decoded = schema::decode_value(kind.ty(), &value, schema::FieldValidation::Strict)
         .map_err(|error| ApiError::Internal { message: error.to_string() })?;
     let mut value = decoded.value;
@@ -97,8 +106,15 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
 async fn renew_port(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
     let identity = Identity::admin();
     let kind = core(server, "services")?;
-    let write =
-        Write { server, kind, namespace: "default", identity: &identity, dry_run: false, order: None };
+    let write = Write {
+        server,
+        kind,
+        namespace: "default",
+        identity: &identity,
+        manager: field_manager::OWN,
+        dry_run: false,
+        order: None,
+    };
     let make = |old: &Value| {
         let mut object = old.clone();
         if let Some(target) = object.pointer_mut("/spec/ports/0/targetPort") {
@@ -157,7 +173,15 @@ async fn renew_certificate(server: &Arc<Server>, namespace: &str, pem: &str) -> 
         return Ok(());
     }
     let identity = Identity::admin();
-    let write = Write { server, kind, namespace, identity: &identity, dry_run: false, order: None };
+    let write = Write {
+        server,
+        kind,
+        namespace,
+        identity: &identity,
+        manager: field_manager::OWN,
+        dry_run: false,
+        order: None,
+    };
     let make = |old: &Value| {
         let mut object = old.clone();
         map_mut(&mut object, "data").insert("ca.crt".to_owned(), json!(pem));
@@ -246,7 +270,8 @@ async fn empty(
     namespace: &str,
     identity: &Identity,
 ) -> Result<usize, ApiError> {
-    let write = Write { server, kind, namespace, identity, dry_run: false, order: None };
+    let write =
+        Write { server, kind, namespace, identity, manager: field_manager::OWN, dry_run: false, order: None };
     let all =
         || server.store.list(kind.collection(), Some(namespace), None, None).map_err(ApiError::from_read);
     for stored in all()?.objects {

@@ -35,6 +35,9 @@ pub(crate) struct Write<'w> {
     /// Empty for objects of the whole cluster.
     pub(crate) namespace: &'w str,
     pub(crate) identity: &'w Identity,
+    /// Who is noted as the manager of the fields that the write sets.
+    #[expect(dead_code, reason = "read where fields are tracked, which follows")]
+    pub(crate) manager: &'w str,
     pub(crate) dry_run: bool,
     /// The object as the client wrote it, for kinds that keep the order of keys.
     pub(crate) order: Option<&'w Node>,

@@ -39,8 +39,9 @@ pub fn go_quote(text: &str) -> String {
     quoted
 }
 
-/// Go's `strconv.IsPrint`, near enough for messages: no controls, no separators but the blank, no private use.
-fn is_printable(character: char) -> bool {
+/// Go's `unicode.IsPrint`, near enough: no controls, no separators but the blank, no private use.
+#[must_use]
+pub fn is_printable(character: char) -> bool {
     !(character.is_control()
         || (character.is_whitespace() && character != ' ')
         || matches!(character as u32, 0xad | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f | 0xfeff

@@ -20,7 +20,7 @@ pub use decode::{
     DecodeError, Decoded, FieldProblem, FieldValidation, Inspection, Mismatch, ProblemKind, Step, Suggestion,
     TypeMeta, convert_unstructured, decode, decode_value, inspect, is_near, peek_type_meta,
 };
-pub use gotext::{go_print, go_quote};
+pub use gotext::{go_print, go_quote, is_printable};
 pub use merge::{MergeError, strategic_merge};
 pub use resources::{Column, Group, Resource, Subresource, Verb, groups, resource, resources, table_columns};
 pub use table::{Field, ListType, Shape, ShapeRef, Special, Type, TypeTable, builtin};

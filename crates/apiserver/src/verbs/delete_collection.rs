@@ -3,7 +3,6 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::body;
 use crate::deletion::{DeleteOptions, Deleted, delete_object};
 use crate::gatekeeper::Call;
 use crate::list_options::ListOptions;
@@ -11,6 +10,7 @@ use crate::pagination::read_page;
 use crate::responses::{Answer, json as json_answer};
 use crate::status::ApiError;
 use crate::writing::Write;
+use crate::{body, field_manager};
 
 pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
     let dry_run = call.dry_run()?;
@@ -21,12 +21,8 @@ pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
     let mut items: Vec<Value> = Vec::with_capacity(page.objects.len());
     for object in &page.objects {
         let write = Write {
-            server: &call.server,
-            kind: &call.kind,
             namespace: object.key().namespace(),
-            identity: &call.identity,
-            dry_run: dry_run || delete_options.dry_run,
-            order: None,
+            ..call.write(field_manager::OWN, dry_run || delete_options.dry_run)
         };
         match delete_object(&write, object.key().name(), &delete_options).await {
             Ok(Deleted::Marked(shown)) => items.push(shown.to_tree()),

@@ -2,14 +2,14 @@
 
 use http::StatusCode;
 
-use crate::body;
 use crate::gatekeeper::Call;
 use crate::media::object_format;
 use crate::patching::{Patch, apply};
 use crate::render;
 use crate::responses::{Answer, add_warnings};
 use crate::status::ApiError;
-use crate::writing::{Part, Write, update_object};
+use crate::writing::{Part, update_object};
+use crate::{body, field_manager};
 
 pub(super) async fn run(call: Call) -> Result<Answer, ApiError> {
     patch_part(call, Part::Main).await
@@ -19,17 +19,11 @@ pub(super) async fn run(call: Call) -> Result<Answer, ApiError> {
 pub(crate) async fn patch_part(mut call: Call, part: Part) -> Result<Answer, ApiError> {
     let format = object_format(call.request.headers())?;
     let dry_run = call.dry_run()?;
+    let manager = field_manager::named(&call)?;
     let validation = body::field_validation(&call.query)?;
     let content = body::read(&call.server, &mut call.request).await?;
     let patch = Patch::parse(&content, call.server.limits())?;
-    let write = Write {
-        server: &call.server,
-        kind: &call.kind,
-        namespace: &call.namespace,
-        identity: &call.identity,
-        dry_run,
-        order: None,
-    };
+    let write = call.write(&manager, dry_run);
     let limits = call.server.limits();
     let kind = &call.kind;
     let written =

@@ -2,13 +2,13 @@
 
 use http::StatusCode;
 
-use crate::body;
 use crate::gatekeeper::Call;
 use crate::media::object_format;
 use crate::render;
 use crate::responses::{Answer, add_warnings};
 use crate::status::ApiError;
 use crate::writing::{Candidate, Part, Write, create_object, update_object};
+use crate::{body, field_manager};
 
 pub(super) async fn run(call: Call) -> Result<Answer, ApiError> {
     update_part(call, Part::Main).await
@@ -18,6 +18,7 @@ pub(super) async fn run(call: Call) -> Result<Answer, ApiError> {
 pub(crate) async fn update_part(mut call: Call, part: Part) -> Result<Answer, ApiError> {
     let format = object_format(call.request.headers())?;
     let dry_run = call.dry_run()?;
+    let manager = field_manager::named(&call)?;
     let content = body::read(&call.server, &mut call.request).await?;
     let (decoded, order) = body::decode_whole(&call, content).await?;
     let told = crate::object::name(&decoded.value);
@@ -28,14 +29,7 @@ pub(crate) async fn update_part(mut call: Call, part: Part) -> Result<Answer, Ap
             format!("the name of the object ({told}) does not match the name on the URL ({})", call.name)
         }));
     }
-    let write = Write {
-        server: &call.server,
-        kind: &call.kind,
-        namespace: &call.namespace,
-        identity: &call.identity,
-        dry_run,
-        order: order.as_ref(),
-    };
+    let write = Write { order: order.as_ref(), ..call.write(&manager, dry_run) };
     let is_new = part == Part::Main
         && call.kind.strategy().creates_on_update()
         && call.server.store.get(&call.key()).is_none();
