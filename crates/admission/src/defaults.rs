@@ -7,6 +7,7 @@ mod workload;
 use schema::Resource;
 use serde_json::{Value, json};
 
+use crate::kind_rules::rules;
 use crate::tree::{default_field, default_pointer, items, items_mut, object_field};
 
 /// Fills in the defaults of the kind. Doing it twice changes nothing.
@@ -28,6 +29,7 @@ pub(crate) fn apply(resource: &Resource, object: &mut Value) {
         ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(object),
         _ => {}
     }
+    rules(resource).default(object);
 }
 
 /// Sets what a new object of the kind starts with, whatever its creator wrote.

@@ -13,6 +13,7 @@ mod event;
 mod field_support;
 mod findings;
 mod hooks;
+mod kind_rules;
 mod metadata;
 mod namespace;
 mod node;

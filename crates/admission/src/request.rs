@@ -8,6 +8,7 @@ use schema::Resource;
 use serde_json::{Value, json};
 
 use crate::errors::FieldErrors;
+use crate::kind_rules::rules;
 use crate::path::Path;
 use crate::pod_spec::{self, SpecRules};
 use crate::tree::{default_field, is_set, remove};
@@ -118,11 +119,13 @@ pub fn prepare_create(
         pod::admit(object, request);
     }
     defaults::start(resource, object);
+    rules(resource).start(object);
     let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
     validate(&mut errors, &mut warnings, resource, object, None, request);
     if is_core(resource, "Pod") {
         pod::validate_create(&mut errors, object);
     }
+    rules(resource).validate_create(&mut errors, object);
     dropped.explain(&mut errors);
     let mut warnings = errors.into_result(warnings)?;
     warnings.extend(dropped.warnings());
@@ -160,6 +163,7 @@ pub fn prepare_update(
         pod::admit_update(old, new);
     }
     defaults::apply(resource, new);
+    rules(resource).keep(old, new);
     let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
     metadata::validate_update(&mut errors, old, new);
     let is_changed = old["spec"] != new["spec"];
@@ -184,6 +188,7 @@ pub fn prepare_update(
         ("", "Node") => node::validate_update(&mut errors, old, new),
         _ => workload::validate_update(&mut errors, resource, old, new),
     }
+    rules(resource).validate_update(&mut errors, old, new);
     dropped.explain(&mut errors);
     let mut warnings = errors.into_result(warnings)?;
     warnings.extend(dropped.warnings());
@@ -307,6 +312,7 @@ fn validate(
     request: &AdmissionRequest,
 ) {
     metadata::validate(errors, resource, &object["metadata"]);
+    rules(resource).validate(errors, warnings, object);
     match (resource.group, resource.kind) {
         ("", "Pod") => {
             let annotations = Path::root("metadata").child("annotations");

@@ -147,9 +147,7 @@ pub(crate) async fn delete_object(
         let current = store.get(&write.key(name)).ok_or_else(|| ApiError::not_found(kind, name))?;
         let old = object::tree(&current);
         check_preconditions(kind, &old, name, options)?;
-        if kind.plural() == "namespaces" && namespaces::is_protected(name) {
-            return Err(ApiError::forbidden(kind, name, "this namespace may not be deleted"));
-        }
+        kind.strategy().check_deletion(write, &old)?;
         let written = match plan(kind, &old, options.grace_seconds, Timestamp::now()) {
             Plan::Leave => return Ok(Deleted::Marked(Shown::Stored(current))),
             Plan::Remove if write.dry_run => return Ok(Deleted::Removed(old)),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use schema::{Resource, Type};
+use schema::{FieldValidation, Resource, Type};
+use serde_json::Value;
 use store::Collection;
 
 use crate::strategy::{
@@ -17,9 +18,11 @@ pub(crate) struct Kind {
     /// What its objects are in the store; differs from `resource` for a second path to the same objects.
     stored: &'static Resource,
     ty: Type,
+    stored_ty: Type,
     collection: Collection,
     strategy: &'static dyn Strategy,
     list_kind: String,
+    is_discovered: bool,
 }
 
 impl std::fmt::Debug for Kind {
@@ -62,9 +65,43 @@ impl Kind {
         self.ty
     }
 
-    /// Whether this is a second path to objects that are another kind's, which discovery does not name.
+    /// Whether this is a second path to objects that are another kind's.
     pub(crate) fn is_alias(&self) -> bool {
         self.resource.group != self.stored.group
+    }
+
+    /// Turns an object that came over this path into what the store holds.
+    pub(crate) fn adopt(&self, object: &mut Value) {
+        if !self.is_alias() {
+            return;
+        }
+        self.strategy.adopt(object);
+        object["apiVersion"] = self.stored.group_version.into();
+        if self.strategy.converts() {
+            // What the other form leaves out may be something that this one always says.
+            if let Ok(decoded) = schema::decode_value(self.stored_ty, object, FieldValidation::Ignore) {
+                *object = decoded.value;
+                object["kind"] = self.stored.kind.into();
+                object["apiVersion"] = self.stored.group_version.into();
+            }
+        }
+    }
+
+    /// A stored object as this path shows it.
+    pub(crate) fn shown(&self, mut stored: Value) -> Value {
+        if !self.is_alias() {
+            return stored;
+        }
+        stored["apiVersion"] = self.resource.group_version.into();
+        if self.strategy.converts() {
+            self.strategy.present(&mut stored);
+            if let Ok(decoded) = schema::decode_value(self.ty, &stored, FieldValidation::Ignore) {
+                stored = decoded.value;
+                stored["kind"] = self.resource.kind.into();
+                stored["apiVersion"] = self.resource.group_version.into();
+            }
+        }
+        stored
     }
 
     /// The `apiVersion` that its objects have in the store.
@@ -76,6 +113,12 @@ impl Kind {
     pub(crate) fn shown_bytes(&self, stored: &Bytes) -> Bytes {
         if !self.is_alias() {
             return stored.clone();
+        }
+        if self.strategy.converts() {
+            return match serde_json::from_slice(stored) {
+                Ok(tree) => Bytes::from(self.shown(tree).to_string()),
+                Err(_) => stored.clone(),
+            };
         }
         // `object::encode` writes the type first.
         let head = |version: &str| format!("{{\"kind\":\"{}\",\"apiVersion\":\"{version}\",", self.kind());
@@ -133,11 +176,41 @@ const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("template.coracle.dev", "v1", "templates", &template::Templates),
 ];
 
-/// Second paths: group, version, plural, and the group under which the objects are stored. The paths of the template
-/// proposal are the core group's; discovery names one group only, so that `kubectl get templates` is not ambiguous.
-const ALIASES: &[(&str, &str, &str, &str)] = &[
-    ("", "v1", "templates", "template.coracle.dev"),
-    ("", "v1", "processedtemplates", "template.coracle.dev"),
+/// A second path to objects that are another kind's.
+struct SecondPath {
+    group: &'static str,
+    plural: &'static str,
+    /// The group under which the objects are stored.
+    stored: &'static str,
+    /// Where it differs from the one of the stored kind.
+    strategy: Option<&'static dyn Strategy>,
+    is_discovered: bool,
+}
+
+/// Second paths, all of version `v1`. The paths of the template proposal are the core group's; discovery names one group
+/// only, so that `kubectl get templates` is not ambiguous.
+const SECOND_PATHS: &[SecondPath] = &[
+    SecondPath {
+        group: "events.k8s.io",
+        plural: "events",
+        stored: "",
+        strategy: Some(&event::RegardingEvents),
+        is_discovered: true,
+    },
+    SecondPath {
+        group: "",
+        plural: "templates",
+        stored: "template.coracle.dev",
+        strategy: None,
+        is_discovered: false,
+    },
+    SecondPath {
+        group: "",
+        plural: "processedtemplates",
+        stored: "template.coracle.dev",
+        strategy: None,
+        is_discovered: false,
+    },
 ];
 
 impl KindTable {
@@ -145,36 +218,39 @@ impl KindTable {
     pub(crate) fn builtin() -> Result<KindTable, UnknownKind> {
         let mut table = KindTable { kinds: Vec::new(), by_path: BTreeMap::new() };
         for &(group, version, plural, strategy) in SERVED {
-            table.add(group, version, plural, group, strategy)?;
+            table.add((group, version, plural), group, strategy, true)?;
         }
-        for &(group, version, plural, stored) in ALIASES {
-            let unknown = UnknownKind { group_version: stored, plural };
-            let strategy = table.find(stored, version, plural).ok_or(unknown)?.strategy;
-            table.add(group, version, plural, stored, strategy)?;
+        for second in SECOND_PATHS {
+            let unknown = UnknownKind { group_version: second.stored, plural: second.plural };
+            let own = table.find(second.stored, "v1", second.plural).ok_or(unknown)?.strategy;
+            let strategy = second.strategy.unwrap_or(own);
+            table.add((second.group, "v1", second.plural), second.stored, strategy, second.is_discovered)?;
         }
         Ok(table)
     }
 
     fn add(
         &mut self,
-        group: &'static str,
-        version: &'static str,
-        plural: &'static str,
+        (group, version, plural): (&'static str, &'static str, &'static str),
         stored: &str,
         strategy: &'static dyn Strategy,
+        is_discovered: bool,
     ) -> Result<(), UnknownKind> {
         let unknown =
             || UnknownKind { group_version: if group.is_empty() { version } else { group }, plural };
         let resource = schema::resource(group, version, plural).ok_or_else(unknown)?;
         let stored = schema::resource(stored, version, plural).ok_or_else(unknown)?;
         let ty = schema::builtin().type_for(resource.group_version, resource.kind).ok_or_else(unknown)?;
+        let stored_ty = schema::builtin().type_for(stored.group_version, stored.kind).ok_or_else(unknown)?;
         let kind = Kind {
             resource,
             stored,
             ty,
+            stored_ty,
             collection: Collection::new(stored.group, plural),
             strategy,
             list_kind: format!("{}List", resource.kind),
+            is_discovered,
         };
         self.by_path.insert((group.to_owned(), version.to_owned(), plural.to_owned()), self.kinds.len());
         self.kinds.push(Arc::new(kind));
@@ -192,8 +268,13 @@ impl KindTable {
         self.find("", "v1", plural)
     }
 
-    /// Every kind once: without second paths.
+    /// Every kind that discovery names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        self.kinds.iter().filter(|kind| !kind.is_alias())
+        self.kinds.iter().filter(|kind| kind.is_discovered)
+    }
+
+    /// Every kind of stored objects once: without second paths.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.kinds.iter().filter(|kind| !kind.is_alias() && kind.strategy.is_stored())
     }
 }

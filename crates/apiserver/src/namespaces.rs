@@ -21,11 +21,6 @@ const STANDARD: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-
 /// The ConfigMap with the authority's certificate.
 const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
 
-/// Whether a namespace may not be deleted.
-pub(crate) fn is_protected(name: &str) -> bool {
-    matches!(name, "default" | "kube-system" | "kube-public")
-}
-
 fn core<'s>(server: &'s Server, plural: &str) -> Result<&'s Arc<Kind>, ApiError> {
     server
         .kinds
@@ -248,7 +243,7 @@ async fn drain(server: &Arc<Server>, name: &str) -> Result<(), ApiError> {
         let revision = server.store.revision();
         let mut watches: Vec<Watch> = Vec::new();
         let mut left = 0;
-        for kind in server.kinds.iter().filter(|kind| kind.namespaced()) {
+        for kind in server.kinds.stored().filter(|kind| kind.namespaced()) {
             watches.extend(server.store.watch(kind.collection(), Some(name), revision).ok());
             left += empty(server, kind, name, &identity).await?;
         }

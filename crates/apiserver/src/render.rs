@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::Object;
 
-use crate::body::set_type;
 use crate::kinds::Kind;
 use crate::media::Format;
 use crate::object::tree;
@@ -39,11 +38,7 @@ impl Shown {
     fn bytes(&self, kind: &Kind) -> Bytes {
         match self {
             Shown::Stored(object) => kind.shown_bytes(object.value()),
-            Shown::Tree(value) if kind.is_alias() => {
-                let mut value = value.clone();
-                set_type(kind, &mut value);
-                Bytes::from(value.to_string())
-            }
+            Shown::Tree(value) if kind.is_alias() => Bytes::from(kind.shown(value.clone()).to_string()),
             Shown::Tree(value) => Bytes::from(value.to_string()),
         }
     }

@@ -14,7 +14,10 @@ pub(crate) mod template;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::request::Verb;
 use crate::selector::SelectableField;
+use crate::status::ApiError;
+use crate::writing::Write;
 
 /// What a kind needs done around a write, beyond the object itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +78,45 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
-    /// Notes in an object that came over a second path what its group and version there said.
+    /// Turns an object that came over a second path into the stored form, and notes what its group and version there said.
     fn adopt(&self, _object: &mut Value) {}
+
+    /// Whether a second path shows other fields than the store has.
+    fn converts(&self) -> bool {
+        false
+    }
+
+    /// Turns a stored object into what a second path shows; the opposite of [`Strategy::adopt`].
+    fn present(&self, _object: &mut Value) {}
+
+    /// A text for the `Warning` header of answers to `verb`: what clients should know about the kind as a whole.
+    fn notice(&self, _verb: Verb) -> Option<&'static str> {
+        None
+    }
+
+    /// Fills in or refuses a new object by what else is stored, before its defaults.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn admit(&self, _write: &Write<'_>, _object: &mut Value) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    /// Refuses a valid object by what else is stored; `old` is what it replaces.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn check(&self, _write: &Write<'_>, _old: Option<&Value>, _new: &Value) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    /// Refuses a deletion.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn check_deletion(&self, _write: &Write<'_>, _object: &Value) -> Result<(), ApiError> {
+        Ok(())
+    }
 
     /// Sets what only the server may set on a new object.
     fn prepare_create(&self, _object: &mut Value) {}

@@ -89,7 +89,7 @@ pub(crate) fn row(
     match include {
         Include::Nothing => json!({"cells": cells, "object": null}),
         Include::Metadata => json!({"cells": cells, "object": partial_metadata(object, version)}),
-        Include::Object => json!({"cells": cells, "object": object}),
+        Include::Object => json!({"cells": cells, "object": kind.shown(object.clone())}),
     }
 }
 

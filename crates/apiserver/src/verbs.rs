@@ -11,7 +11,7 @@ mod watch;
 
 use crate::gatekeeper::Call;
 use crate::request::Verb;
-use crate::responses::Answer;
+use crate::responses::{Answer, add_warnings};
 use crate::status::ApiError;
 use crate::templates;
 
@@ -26,6 +26,15 @@ pub(crate) async fn dispatch(call: Call) -> Result<Answer, ApiError> {
     if !call.kind.strategy().is_stored() {
         return templates::process_whole(call).await;
     }
+    let notice = call.kind.strategy().notice(call.verb);
+    let mut answer = act(call).await?;
+    if let Some(notice) = notice {
+        add_warnings(&mut answer, &[notice.to_owned()]);
+    }
+    Ok(answer)
+}
+
+async fn act(call: Call) -> Result<Answer, ApiError> {
     match call.verb {
         Verb::Get => get::run(&call),
         Verb::List => list::run(&call),

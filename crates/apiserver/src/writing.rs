@@ -129,8 +129,9 @@ pub(crate) async fn create_object(write: &Write<'_>, mut value: Value) -> Result
 
 async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, ApiError> {
     let kind = write.kind;
-    set_stored_type(kind, &mut value);
+    kind.adopt(&mut value);
     kind.strategy().prepare_create(&mut value);
+    kind.strategy().admit(write, &mut value)?;
     let request = admission_request(write, &value)?;
     let admitted = {
         let kind = kind.clone();
@@ -140,6 +141,7 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
     };
     let (warnings, mut value) = admitted;
     let warnings = warnings.map_err(|errors| ApiError::invalid(kind, object::name(&value), errors))?;
+    kind.strategy().check(write, None, &value)?;
     let allocation = allocate(write, &mut value, None)?;
     let name = object::name(&value).to_owned();
     let shown = store_new(write, &value, &name).await?;
@@ -158,14 +160,6 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
         }
     }
     Ok(Written { shown, warnings: warning_texts(warnings) })
-}
-
-/// An object that came over a second path becomes what the store holds.
-fn set_stored_type(kind: &Kind, value: &mut Value) {
-    if kind.is_alias() {
-        kind.strategy().adopt(value);
-        value["apiVersion"] = json!(kind.stored_group_version());
-    }
 }
 
 async fn store_new(write: &Write<'_>, value: &Value, name: &str) -> Result<Shown, ApiError> {
@@ -237,7 +231,7 @@ pub(crate) async fn update_object(
         let current =
             write.server.store.get(&write.key(name)).ok_or_else(|| ApiError::not_found(kind, name))?;
         let old = object::tree(&current);
-        let candidate = make(&old)?;
+        let candidate = if kind.is_alias() { make(&kind.shown(old.clone())) } else { make(&old) }?;
         let demanded = demanded_revision(write, &candidate, name)?;
         if demanded.is_some_and(|revision| revision != current.revision()) {
             return Err(ApiError::stale(kind, name));
@@ -284,7 +278,7 @@ fn prepare_replacement<'w>(
 ) -> Result<Replacement<'w>, ApiError> {
     let kind = write.kind;
     let Candidate { object: mut new, mut warnings, .. } = candidate;
-    set_stored_type(kind, &mut new);
+    kind.adopt(&mut new);
     keep_identity(write, old, &mut new, name)?;
     let request = admission_request(write, &new)?;
     let told = match part {
@@ -296,6 +290,9 @@ fn prepare_replacement<'w>(
     }
     .map_err(|errors| ApiError::invalid(kind, name, errors))?;
     warnings.extend(warning_texts(told));
+    if part == Part::Main {
+        kind.strategy().check(write, Some(old), &new)?;
+    }
     let allocation = match part {
         Part::Main => allocate(write, &mut new, Some(old))?,
         Part::Status | Part::EphemeralContainers => None,

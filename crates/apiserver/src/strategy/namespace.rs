@@ -6,10 +6,15 @@ use serde_json::{Value, json};
 use super::{Hooks, Strategy};
 use crate::object::{list, map_mut, text};
 use crate::selector::SelectableField;
+use crate::status::ApiError;
 use crate::table::{age_cell, name_cell};
+use crate::writing::Write;
 
 /// What keeps a namespace until it is empty.
 pub(crate) const FINALIZER: &str = "kubernetes";
+
+/// Namespaces that nobody may delete.
+const PROTECTED: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 pub(crate) struct Namespaces;
 
@@ -48,6 +53,14 @@ impl Strategy for Namespaces {
                 labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
             }
         }
+    }
+
+    fn check_deletion(&self, write: &Write<'_>, object: &Value) -> Result<(), ApiError> {
+        let name = crate::object::name(object);
+        if PROTECTED.contains(&name) {
+            return Err(ApiError::forbidden(write.kind, name, "this namespace may not be deleted"));
+        }
+        Ok(())
     }
 
     fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {

@@ -1,0 +1,44 @@
+//! What is special about a kind: defaults, checks, what an update may do. One file a kind and one row here; nothing else
+//! knows these kinds.
+
+use schema::Resource;
+use serde_json::Value;
+
+use crate::errors::FieldErrors;
+use crate::event;
+use crate::request::Warning;
+
+/// The rules of a kind; what is not said here is the same for all.
+pub(crate) trait KindRules: Sync {
+    /// Fills in upstream's defaults. Doing it twice changes nothing.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Sets what a new object starts with, whatever its creator wrote.
+    fn start(&self, _object: &mut Value) {}
+
+    /// Checks everything but the metadata.
+    fn validate(&self, _errors: &mut FieldErrors, _warnings: &mut Vec<Warning>, _object: &Value) {}
+
+    /// Checks a new object besides.
+    fn validate_create(&self, _errors: &mut FieldErrors, _object: &Value) {}
+
+    /// Takes over or sets what an update leaves to the server, before the checks.
+    fn keep(&self, _old: &Value, _new: &mut Value) {}
+
+    /// Checks what an update may not change.
+    fn validate_update(&self, _errors: &mut FieldErrors, _old: &Value, _new: &Value) {}
+}
+
+struct Plain;
+
+impl KindRules for Plain {}
+
+const RULES: &[(&str, &str, &dyn KindRules)] = &[("events.k8s.io", "Event", &event::RegardingEvent)];
+
+/// The rules of a kind.
+pub(crate) fn rules(resource: &Resource) -> &'static dyn KindRules {
+    RULES
+        .iter()
+        .find(|(group, kind, _)| (*group, *kind) == (resource.group, resource.kind))
+        .map_or(&Plain, |(_, _, rules)| *rules)
+}
