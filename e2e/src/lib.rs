@@ -180,12 +180,27 @@ impl Node {
     ///
     /// When it does not become ready.
     pub fn up_by(mut command: Command, place: &Place, arguments: &[&str]) -> Self {
-        let data = place.data();
-        let log = place.file("up.log", "");
-        let mut child = command
+        command
             .args(["up", "--listen", "127.0.0.1:0", "--allow-host-image", "--data-dir"])
-            .arg(&data)
-            .args(arguments)
+            .arg(place.data())
+            .args(arguments);
+        Self::begin(command, place.data(), place.file("up.log", ""))
+    }
+
+    /// Starts an API server without a node (`coracle apiserver`) on a free port of loopback. Each has a name of its own
+    /// in its place.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become ready.
+    pub fn api_alone(place: &Place, name: &str, arguments: &[&str]) -> Self {
+        let mut command = place.coracle(&["apiserver"]);
+        command.args(arguments);
+        Self::begin(command, place.data().join(name), place.file(&format!("{name}.log"), ""))
+    }
+
+    fn begin(mut command: Command, data: PathBuf, log: PathBuf) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(&log).expect("the log can be made"))

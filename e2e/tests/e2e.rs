@@ -4,6 +4,8 @@
 mod configmap_secret;
 #[path = "e2e/containers.rs"]
 mod containers;
+#[path = "e2e/control_plane.rs"]
+mod control_plane;
 #[path = "e2e/crash_lane.rs"]
 mod crash_lane;
 #[path = "e2e/damage.rs"]

@@ -9,6 +9,72 @@ pub const RELAXED_ENVIRONMENT_VARIABLE_VALIDATION: &str = "RelaxedEnvironmentVar
 /// Name of the gate that admits `valueFrom.fileKeyRef`.
 pub const ENV_FILES: &str = "EnvFiles";
 
+/// How far a feature has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// On by default, may still change.
+    Beta,
+    /// Finished.
+    Stable,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Beta => "BETA",
+            Self::Stable => "GA",
+        })
+    }
+}
+
+impl Stage {
+    /// The label `stage` of the metric `kubernetes_feature_enabled`: empty for what is finished.
+    pub fn metric_label(self) -> &'static str {
+        match self {
+            Self::Beta => "BETA",
+            Self::Stable => "",
+        }
+    }
+}
+
+/// One gate: what help and metrics say of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Feature {
+    /// Its name.
+    pub name: &'static str,
+    /// How far it has come in the followed version of Kubernetes.
+    pub stage: Stage,
+    /// Whether it is on when nobody says otherwise.
+    pub default: bool,
+    read: fn(&FeatureGates) -> bool,
+    switch: fn(&mut FeatureGates) -> &mut bool,
+}
+
+/// Every gate.
+pub const FEATURES: [Feature; 2] = [
+    Feature {
+        name: ENV_FILES,
+        stage: Stage::Beta,
+        default: true,
+        read: |gates| gates.env_files,
+        switch: |gates| &mut gates.env_files,
+    },
+    Feature {
+        name: RELAXED_ENVIRONMENT_VARIABLE_VALIDATION,
+        stage: Stage::Stable,
+        default: true,
+        read: |gates| gates.relaxed_environment_variable_validation,
+        switch: |gates| &mut gates.relaxed_environment_variable_validation,
+    },
+];
+
+impl Feature {
+    /// Whether it is on.
+    pub fn is_on(&self, gates: &FeatureGates) -> bool {
+        (self.read)(gates)
+    }
+}
+
 /// Which optional behaviour is on. Parsed by [`FromStr`] from the form that Kubernetes' `--feature-gates` has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
@@ -74,15 +140,11 @@ impl FeatureGates {
                     });
                 }
             };
-            match name {
-                RELAXED_ENVIRONMENT_VARIABLE_VALIDATION => {
-                    gates.relaxed_environment_variable_validation = on;
-                }
-                ENV_FILES => gates.env_files = on,
-                _ => {
-                    return Err(FeatureGatesError::Unknown { name: name.to_owned() });
-                }
-            }
+            let feature = FEATURES
+                .iter()
+                .find(|feature| feature.name == name)
+                .ok_or_else(|| FeatureGatesError::Unknown { name: name.to_owned() })?;
+            *(feature.switch)(&mut gates) = on;
         }
         Ok(gates)
     }

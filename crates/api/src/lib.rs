@@ -8,4 +8,4 @@ pub mod features;
 pub mod limits;
 pub mod reasons;
 
-pub use features::{FeatureGates, FeatureGatesError};
+pub use features::{FEATURES, Feature, FeatureGates, FeatureGatesError, Stage};

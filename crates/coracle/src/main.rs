@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod apiserver;
+mod control_plane;
 mod cri;
 mod down;
 mod env;
@@ -58,6 +60,8 @@ enum Command {
     Template(template::TemplateArgs),
     /// Pull, import, list and remove images.
     Image(image::ImageArgs),
+    /// Serve the API alone, without a node.
+    Apiserver(apiserver::ApiserverArgs),
     /// Run the node agent alone: on a directory of manifests, or for an API server elsewhere.
     Kubelet(kubelet::KubeletArgs),
     /// Serve the container runtime alone, over its standard interface (CRI).
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::Logs(args) => logs::run(args),
         Command::Template(args) => template::run(args),
         Command::Image(args) => image::run(args),
+        Command::Apiserver(args) => apiserver::run(args),
         Command::Kubelet(args) => kubelet::run(args),
         Command::Cri(args) => cri::run(args),
         Command::Kubeconfig(args) => kubeconfig::run(args),

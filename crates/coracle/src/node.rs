@@ -3,7 +3,7 @@
 //! It decides nothing about pods. What each part keeps lies below the data directory:
 //! `images` and `seccomp` (shared by all nodes of the directory), `state.db`, `pki`, `kubelet`, `runtime`.
 
-mod damage;
+pub(crate) mod damage;
 pub(crate) mod in_memory;
 pub(crate) mod options;
 pub(crate) mod take_down;
@@ -16,19 +16,17 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
-use apiserver::{ApiServer, ApiServerConfig, Identity, NodeConnector, NodeIo};
+use apiserver::{Identity, NodeConnector, NodeIo};
 use images::ImageStore;
 use kubelet::{KubeletConfig, KubeletHandle};
 use network::{Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
-use store::Store;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects};
+use crate::failure::{CANNOT_START, Failure};
 use crate::flag_values::NODE_NAME_BYTES;
-use options::{EnvFileMounts, EnvFileSyntax, HookHosts, NodeOptions};
+use options::{EnvFileSyntax, HookHosts, NodeOptions};
 
 /// What of a node survives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,21 +79,15 @@ impl NodeConfig {
 
 /// A node that runs.
 pub(crate) struct Node {
-    /// A client with all rights, over memory.
-    pub(crate) client: kube::Client,
-    /// The kubeconfig of a node that listens.
-    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The API.
+    control_plane: ControlPlane,
     directory: PathBuf,
     throwaway: Option<throwaway::Directory>,
-    store: Store,
     kubelet: KubeletHandle,
     runtime: Runtime,
     network: Network,
-    /// Ends the node agent.
+    /// Ends the node agent. The API's listener ends after it: until then its watches are served.
     shutdown: CancellationToken,
-    /// Ends the API's listener, after the node agent: until then its watches are served.
-    closing: CancellationToken,
-    tasks: tokio::task::JoinSet<()>,
 }
 
 impl Node {
@@ -106,14 +98,9 @@ impl Node {
     /// What could not be built, with what to do about it.
     pub(crate) async fn start(config: NodeConfig) -> Result<Self, Failure> {
         // Before anything is made: an address that is taken leaves no empty directory.
-        let (listener, address) = match config.listen {
-            None => (None, None),
-            Some(wanted) => {
-                let listener =
-                    TcpListener::bind(wanted).await.map_err(|error| cannot_listen(wanted, &error))?;
-                let address = listener.local_addr().map_err(|error| cannot_listen(wanted, &error))?;
-                (Some(listener), Some(address))
-            }
+        let listening = match config.listen {
+            None => None,
+            Some(wanted) => Some(Listening::on(wanted).await?),
         };
         let (directory, throwaway) = match config.keeping {
             Keeping::Everything => (config.base.clone(), None),
@@ -125,44 +112,28 @@ impl Node {
             }
         };
         private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
-        let store = open_store(&config, &directory)?;
-        // Also a node that does not listen has an authority: pods find its certificate in `kube-root-ca.crt`.
-        let authority =
-            Authority::open(&directory.join("pki")).map_err(|error| Failure::new(CANNOT_START, &error))?;
-        if let Some(replaced) = authority.replaced() {
-            damage::authority_replaced(&directory.join("pki"), replaced).warn();
-        }
         let shutdown = CancellationToken::new();
-        let closing = CancellationToken::new();
         let connector = Arc::new(KubeletConnector::default());
-        let server_config = ApiServerConfig {
-            gates: config.options.feature_gates,
-            env_file_mounts: match config.options.env_file_mounts {
-                EnvFileMounts::Warn => admission::EnvFileMounts::Warn,
-                EnvFileMounts::InitOnly => admission::EnvFileMounts::InitOnly,
+        let mut names = vec![config.node_name.clone()];
+        names.extend(config.names.iter().cloned());
+        let control_plane = ControlPlane::start(ControlPlaneConfig {
+            directory: &directory,
+            objects: match config.keeping {
+                Keeping::Nothing => Objects::InMemory,
+                Keeping::Everything => Objects::OnDisk,
             },
-            advertise: address,
-            hosts: config.names.iter().cloned().chain([config.node_name.clone()]).collect(),
-            authority_pem: Some(authority.certificate_pem().to_owned()),
-            ..ApiServerConfig::default()
-        };
-        let server =
-            ApiServer::new(server_config, store.clone(), Arc::clone(&connector) as Arc<dyn NodeConnector>)
-                .await
-                .map_err(|error| Failure::new(CANNOT_START, &error))?;
-        let mut tasks = tokio::task::JoinSet::new();
-        let kubeconfig = match (listener, address) {
-            (Some(listener), Some(address)) => Some(serve(
-                &config, &directory, &authority, &server, listener, address, &closing, &mut tasks,
-            )?),
-            _ => None,
-        };
+            listening,
+            names,
+            options: &config.options.server,
+            nodes: Arc::clone(&connector) as Arc<dyn NodeConnector>,
+        })
+        .await?;
         let (runtime, network) = open_runtime(&config, &directory).await?;
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
         let address = network.node_address().to_string();
         let kubelet_config =
             KubeletConfig { bind_unscheduled: true, ..kubelet_config(&config, &directory, address) };
-        let node_client = in_memory::client(&server, Identity::node(&config.node_name));
+        let node_client = in_memory::client(&control_plane.server, Identity::node(&config.node_name));
         let kubelet = kubelet::spawn_kubelet(
             kubelet_config,
             node_client,
@@ -172,38 +143,31 @@ impl Node {
         )
         .map_err(|error| Failure::new(CANNOT_START, &error))?;
         connector.serve_with(kubelet.clone());
-        let client = in_memory::client(&server, Identity::admin());
-        Ok(Self {
-            client,
-            kubeconfig,
-            directory,
-            throwaway,
-            store,
-            kubelet,
-            runtime,
-            network,
-            shutdown,
-            closing,
-            tasks,
-        })
+        Ok(Self { control_plane, directory, throwaway, kubelet, runtime, network, shutdown })
     }
 
     /// Waits for trouble that ends the node: a store that can no longer keep what it is told.
-    pub(crate) async fn failed(&mut self) -> Failure {
-        let reason = self.store.stopped().await;
-        Failure::text(CANNOT_START, format!("the store has stopped: {reason}"))
-            .place(self.directory.join("state.db").display().to_string())
-            .hint("check the disk; nothing that was acknowledged is lost, and the node can be started again")
+    pub(crate) async fn failed(&self) -> Failure {
+        self.control_plane.failed().await
+    }
+
+    /// A client with all rights, over memory.
+    pub(crate) fn client(&self) -> &kube::Client {
+        &self.control_plane.client
+    }
+
+    /// The kubeconfig of a node that listens.
+    pub(crate) fn kubeconfig(&self) -> Option<&Path> {
+        self.control_plane.kubeconfig.as_deref()
     }
 
     /// Ends a node that stays; its pods go on. Without pods, its network has no use until the next start: it goes as well.
     pub(crate) async fn stop(mut self) {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
-        self.closing.cancel();
-        while self.tasks.join_next().await.is_some() {}
+        self.control_plane.stop_listening().await;
         leave_pods(&self.runtime, self.network).await;
-        self.store.close().await;
+        self.control_plane.close().await;
     }
 
     /// Waits until nothing is left of pods that were deleted.
@@ -215,14 +179,13 @@ impl Node {
     pub(crate) async fn remove(mut self) {
         self.shutdown.cancel();
         self.kubelet.stopped().await;
-        self.closing.cancel();
-        while self.tasks.join_next().await.is_some() {}
+        self.control_plane.stop_listening().await;
         throwaway::remove_pods(&self.runtime).await;
         throwaway::clear_volumes(&self.directory);
         if let Err(error) = self.network.cleanup().await {
             tracing::warn!(%error, "the network of the node could not be taken away");
         }
-        self.store.close().await;
+        self.control_plane.close().await;
         if let Some(directory) = self.throwaway.take() {
             directory.remove();
         }
@@ -242,73 +205,11 @@ pub(crate) async fn leave_pods(runtime: &Runtime, network: Network) {
     }
 }
 
-/// Opens the listener to the world: certificates, kubeconfig, the task that serves.
-#[allow(clippy::too_many_arguments, reason = "the parts of one call site, each of another type")]
-fn serve(
-    config: &NodeConfig,
-    directory: &Path,
-    authority: &Authority,
-    server: &ApiServer,
-    listener: TcpListener,
-    address: SocketAddr,
-    closing: &CancellationToken,
-    tasks: &mut tokio::task::JoinSet<()>,
-) -> Result<PathBuf, Failure> {
-    let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
-    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
-    names.push("kubernetes.default.svc.cluster.local".to_owned());
-    names.push(ApiServerConfig::default().service_range.kubernetes().to_string());
-    names.push(config.node_name.clone());
-    if !address.ip().is_unspecified() {
-        names.push(address.ip().to_string());
-    }
-    names.extend(config.names.iter().cloned());
-    let credential = authority.server(&names).map_err(|error| failed(&error))?;
-    let tls =
-        apiserver::server_tls(authority.certificate_pem(), &credential).map_err(|error| failed(&error))?;
-    let admin = authority.client("admin", &Identity::admin()).map_err(|error| failed(&error))?;
-    let host = if address.ip().is_unspecified() {
-        SocketAddr::from(([127, 0, 0, 1], address.port()))
-    } else {
-        address
-    };
-    let path = directory.join("kubeconfig");
-    let kubeconfig = Kubeconfig {
-        name: "coracle",
-        server: &format!("https://{host}"),
-        authority_pem: authority.certificate_pem(),
-        credential: &admin,
-    };
-    write_kubeconfig(&path, &kubeconfig).map_err(|error| cannot_use(&path, &error))?;
-    let (server, closing) = (server.clone(), closing.clone());
-    tasks.spawn(async move { server.serve(listener, tls, closing.cancelled_owned()).await });
-    Ok(path)
-}
-
-fn open_store(config: &NodeConfig, directory: &Path) -> Result<Store, Failure> {
-    match config.keeping {
-        Keeping::Nothing => Store::in_memory().map_err(|error| Failure::new(CANNOT_START, &error)),
-        Keeping::Everything => {
-            let path = directory.join("state.db");
-            let opened = Store::open(&path).map_err(|error| {
-                Failure::new(CANNOT_START, &error)
-                    .place(path.display().to_string())
-                    .hint("is another node running on this data directory? choose one with --data-dir")
-            })?;
-            if let Some(quarantine) = &opened.quarantine {
-                damage::database_replaced(quarantine).warn();
-            }
-            Ok(opened.store)
-        }
-    }
-}
-
 /// What a node agent on `directory` is told, whoever its API server and its runtime are.
 pub(crate) fn kubelet_config(config: &NodeConfig, directory: &Path, address: String) -> KubeletConfig {
     KubeletConfig {
         addresses: vec![address],
-        feature_gates: config.options.feature_gates,
+        feature_gates: config.options.server.feature_gates,
         env_file_syntax: match config.options.env_file_syntax {
             EnvFileSyntax::Default => envfile::Syntax::Default,
             EnvFileSyntax::Rfc2 => envfile::Syntax::Rfc2,
@@ -406,14 +307,4 @@ pub(crate) fn cannot_use(path: &Path, error: &io::Error) -> Failure {
     Failure::text(CANNOT_START, format!("cannot use the directory: {error}"))
         .place(path.display().to_string())
         .hint("choose another with --data-dir")
-}
-
-fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
-    let failure = Failure::text(INPUT, format!("cannot listen on {address}: {error}"));
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            failure.hint("another program (another node?) listens there; choose a free port with --listen")
-        }
-        _ => failure.hint("choose an address of this machine with --listen"),
-    }
 }

@@ -213,7 +213,7 @@ async fn lives(
     report: &Arc<Report>,
 ) -> Result<BTreeMap<PodKey, Standing>, Failure> {
     let pods =
-        create::create(&node.client, &expanded.input, plan, report).await.map_err(|error| match &error {
+        create::create(node.client(), &expanded.input, plan, report).await.map_err(|error| match &error {
             create::CreateError::Refused { place, message, hint, code } => {
                 let status = if *code < 500 { INPUT } else { CANNOT_START };
                 let failure = Failure::text(status, report::printable(&expanded.redactor.redact(message)))
@@ -231,7 +231,7 @@ async fn lives(
     for message in &expanded.messages {
         report.tell(&Happening::Message { message });
     }
-    Ok(follow::follow(node.client.clone(), pods, args.wait, Arc::clone(report)).await)
+    Ok(follow::follow(node.client().clone(), pods, args.wait, Arc::clone(report)).await)
 }
 
 fn tell_causes(ends: &BTreeMap<PodKey, Standing>, report: &Report) {
@@ -264,7 +264,7 @@ fn summary(ends: &BTreeMap<PodKey, Standing>, status: u8) -> String {
 }
 
 async fn stay(node: &Node, interrupts: &mut Interrupts, report: &Report) {
-    if let Some(kubeconfig) = &node.kubeconfig {
+    if let Some(kubeconfig) = node.kubeconfig() {
         let message = format!("the node stays until Ctrl-C: export KUBECONFIG={}", kubeconfig.display());
         report.tell(&Happening::Notice { message: &message });
     }
@@ -276,7 +276,7 @@ async fn take_away(node: &Node, with_grace: bool) {
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{Api, DeleteParams, ListParams};
 
-    let everywhere = Api::<Pod>::all(node.client.clone());
+    let everywhere = Api::<Pod>::all(node.client().clone());
     let Ok(pods) = everywhere.list(&ListParams::default()).await else { return };
     let mut longest = 0;
     for pod in pods {
@@ -285,7 +285,7 @@ async fn take_away(node: &Node, with_grace: bool) {
         longest = longest.max(grace);
         let params =
             if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
-        let namespaced = Api::<Pod>::namespaced(node.client.clone(), &namespace);
+        let namespaced = Api::<Pod>::namespaced(node.client().clone(), &namespace);
         // Whatever does not go by itself is taken down with the node.
         let _ = namespaced.delete(&name, &params).await;
     }

@@ -74,8 +74,8 @@ fn start(args: &UpArgs) -> Result<(), Failure> {
 
 async fn stay(config: NodeConfig) -> Result<(), Failure> {
     let mut interrupts = Interrupts::listen()?;
-    let mut node = Node::start(config).await?;
-    if let Some(kubeconfig) = &node.kubeconfig {
+    let node = Node::start(config).await?;
+    if let Some(kubeconfig) = node.kubeconfig() {
         // The node does not live to print this line: it stays also when nobody can read it.
         if standard_output::line(format_args!("export KUBECONFIG={}", kubeconfig.display())).is_err() {
             tracing::warn!(kubeconfig = %kubeconfig.display(), "standard output cannot be written; the node is ready all the same");

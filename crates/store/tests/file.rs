@@ -44,7 +44,10 @@ async fn a_second_user_of_the_file_is_refused() {
     let path = directory.path().join("state.db");
     let first = Store::open(&path).expect("opens").store;
     first.create(key("a", "n"), draft("1")).await.expect("created");
-    // The same process is another connection; SQLite keeps both apart as it does processes.
+    // The lock belongs to the open file, so that this process is kept out as another one is.
+    assert!(matches!(Store::open(&path), Err(OpenError::InUse { .. })));
+    // A descriptor that this process closes takes POSIX locks away, also those of others that hold the file.
+    drop(fs::File::open(&path).expect("opens"));
     assert!(matches!(Store::open(&path), Err(OpenError::InUse { .. })));
     first.create(key("a", "m"), draft("1")).await.expect("the first goes on");
     first.close().await;

@@ -8,7 +8,7 @@ use apiserver::authority::{Replaced, ReplacedReason};
 use crate::failure::{CANNOT_START, Failure};
 
 /// The certificate authority is a new one: every kubeconfig of this node that was copied elsewhere is worth nothing now.
-pub(super) fn authority_replaced(directory: &Path, replaced: &Replaced) -> Failure {
+pub(crate) fn authority_replaced(directory: &Path, replaced: &Replaced) -> Failure {
     let what = match replaced.reason {
         ReplacedReason::Damaged => "the files of the certificate authority were damaged",
         ReplacedReason::Incomplete => "a file of the certificate authority was missing",
@@ -24,7 +24,7 @@ pub(super) fn authority_replaced(directory: &Path, replaced: &Replaced) -> Failu
 }
 
 /// The database was damaged: what could be read of it was taken over.
-pub(super) fn database_replaced(quarantine: &store::Quarantine) -> Failure {
+pub(crate) fn database_replaced(quarantine: &store::Quarantine) -> Failure {
     let objects = match quarantine.kept {
         0 => "no object could be read from it".to_owned(),
         1 => "1 object could be read and was kept".to_owned(),

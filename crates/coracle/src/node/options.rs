@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use api::FeatureGates;
-
+use crate::control_plane::ServerOptions;
 use crate::flag_values::{self, PodPids};
 
 /// How pods are run on this node.
@@ -12,15 +11,11 @@ pub(crate) struct NodeOptions {
     /// Directory for images, containers and state [default: /var/lib/coracle].
     #[arg(long, value_name = "DIR", value_parser = flag_values::directory())]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Feature gates, such as `RelaxedEnvironmentVariableValidation=false,EnvFiles=true`.
-    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
-    pub(crate) feature_gates: FeatureGates,
+    #[command(flatten)]
+    pub(crate) server: ServerOptions,
     /// Syntax of env files.
     #[arg(long, value_enum, default_value_t = EnvFileSyntax::Default, value_name = "SYNTAX")]
     pub(crate) env_file_syntax: EnvFileSyntax,
-    /// Who may mount the volume of an env file.
-    #[arg(long, value_enum, default_value_t = EnvFileMounts::Warn, value_name = "RULE")]
-    pub(crate) env_file_mounts: EnvFileMounts,
     /// Most processes in a pod, or `unlimited`.
     #[arg(long, value_name = "COUNT", default_value = "4096")]
     pub(crate) pod_max_pids: PodPids,
@@ -50,15 +45,6 @@ pub(crate) enum EnvFileSyntax {
     Rfc2,
     /// Values in single quotes only, as Kubernetes 1.36 reads them.
     Kubernetes,
-}
-
-/// Who may mount the volume of an env file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum EnvFileMounts {
-    /// Anybody, with a warning.
-    Warn,
-    /// Init containers only, and no container that also consumes it.
-    InitOnly,
 }
 
 /// Where everything lies when nobody says otherwise.

@@ -35,6 +35,8 @@ pub struct Quarantine {
 /// Objects in a SQLite file.
 pub struct SqliteBackend {
     connection: Connection,
+    /// Given up after the connection.
+    _claim: open::Claim,
     path: PathBuf,
     loaded: Option<Loaded>,
     quarantine: Option<Quarantine>,

@@ -45,22 +45,41 @@ impl SqliteBackend {
     /// # Errors
     /// See [`OpenError`]; a file that another process uses or that is newer than this program is left untouched.
     pub fn open(path: &Path) -> Result<SqliteBackend, OpenError> {
-        prepare_file(path).map_err(|source| OpenError::File { path: path.to_owned(), source })?;
-        match open_once(path)? {
-            Attempt::Sound { connection, loaded } => Ok(finish(path, connection, loaded, None)),
+        let claim = Claim::take(path)?;
+        match open_once(path, &claim)? {
+            Attempt::Sound { connection, loaded } => Ok(finish(path, claim, connection, loaded, None)),
             Attempt::Damaged { reason, loaded } => restart_from(path, reason, loaded),
+        }
+    }
+}
+
+/// The file, held open and locked for as long as the store lives.
+///
+/// SQLite's own lock is not enough: it is a POSIX lock, which the system drops as soon as this process closes any
+/// descriptor of the file. This one is bound to the descriptor that is kept here.
+pub(super) struct Claim(File);
+
+impl Claim {
+    fn take(path: &Path) -> Result<Claim, OpenError> {
+        let file = prepare_file(path).map_err(|source| OpenError::File { path: path.to_owned(), source })?;
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Claim(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: path.to_owned() }),
+            Err(error) => Err(OpenError::File { path: path.to_owned(), source: error.into() }),
         }
     }
 }
 
 fn finish(
     path: &Path,
+    claim: Claim,
     connection: Connection,
     loaded: Loaded,
     quarantine: Option<Quarantine>,
 ) -> SqliteBackend {
     let mut backend = SqliteBackend {
         connection,
+        _claim: claim,
         path: path.to_owned(),
         loaded: Some(loaded),
         quarantine,
@@ -76,7 +95,7 @@ enum Attempt {
     Damaged { reason: String, loaded: Loaded },
 }
 
-fn open_once(path: &Path) -> Result<Attempt, OpenError> {
+fn open_once(path: &Path, claim: &Claim) -> Result<Attempt, OpenError> {
     let connection = match connect(path) {
         Ok(connection) => connection,
         Err(error) => return classify(path, &error, Loaded::default()),
@@ -100,7 +119,7 @@ fn open_once(path: &Path) -> Result<Attempt, OpenError> {
     }
     let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
     let made = match tables {
-        Ok(0) => match begin_store(&connection, path) {
+        Ok(0) => match begin_store(&connection, path, claim) {
             Ok(outcome) => outcome,
             Err(source) => return Err(OpenError::File { path: path.to_owned(), source }),
         },
@@ -117,12 +136,12 @@ fn open_once(path: &Path) -> Result<Attempt, OpenError> {
 }
 
 /// Makes the tables. Nothing is promised to anybody yet, so the disk is waited for once at the end instead of at each step.
-fn begin_store(connection: &Connection, path: &Path) -> io::Result<rusqlite::Result<()>> {
+fn begin_store(connection: &Connection, path: &Path, claim: &Claim) -> io::Result<rusqlite::Result<()>> {
     let made = connection
         .execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;"))
         .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
     if made.is_ok() {
-        File::open(path)?.sync_all()?;
+        claim.0.sync_all()?;
         sync_directory(path)?;
     }
     Ok(made.and_then(|()| connection.execute_batch("PRAGMA synchronous = FULL")))
@@ -249,8 +268,8 @@ fn restart_from(path: &Path, reason: String, mut loaded: Loaded) -> Result<Sqlit
     // store reaches by counting.
     let by_clock = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
     loaded.revision = (loaded.revision + REVISION_JUMP).max(by_clock);
-    prepare_file(path).map_err(io)?;
-    let connection = match open_once(path)? {
+    let claim = Claim::take(path)?;
+    let connection = match open_once(path, &claim)? {
         Attempt::Sound { connection, .. } => connection,
         Attempt::Damaged { reason, .. } => {
             return Err(OpenError::Database { path: path.to_owned(), reason });
@@ -260,7 +279,7 @@ fn restart_from(path: &Path, reason: String, mut loaded: Loaded) -> Result<Sqlit
     let inserts: Vec<Change> =
         loaded.objects.iter().map(|object| Change::Insert(Arc::new(object.clone()))).collect();
     let revision = loaded.revision;
-    let mut backend = finish(path, connection, loaded, Some(quarantine));
+    let mut backend = finish(path, claim, connection, loaded, Some(quarantine));
     backend
         .commit(revision, &inserts)
         .map_err(|error| OpenError::Database { path: path.to_owned(), reason: error.to_string() })?;
@@ -287,24 +306,22 @@ fn move_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(target)
 }
 
-fn prepare_file(path: &Path) -> io::Result<()> {
+/// The file, made when it is missing, readable by its owner only.
+fn prepare_file(path: &Path) -> io::Result<File> {
     if let Some(directory) = parent(path)
         && !directory.exists()
     {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path) {
-        // Its directory entry is synced once the tables are in it.
-        Ok(_) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
-    let mut permissions = fs::metadata(path)?.permissions();
+    // A new file's directory entry is synced once the tables are in it.
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let mut permissions = file.metadata()?.permissions();
     if permissions.mode() & 0o777 != 0o600 {
         permissions.set_mode(0o600);
-        fs::set_permissions(path, permissions)?;
+        file.set_permissions(permissions)?;
     }
-    Ok(())
+    Ok(file)
 }
 
 pub(super) fn write_reserve(path: &Path, len: u64) -> io::Result<()> {

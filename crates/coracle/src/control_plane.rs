@@ -1,0 +1,245 @@
+//! The API server with what it stands on: store, authority, listener, kubeconfig. A node has one, and `coracle apiserver` is one.
+//!
+//! What it keeps lies in its directory: `state.db`, `pki`, `kubeconfig`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use api::FeatureGates;
+use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
+use apiserver::{ApiServer, ApiServerConfig, Identity, NodeConnector};
+use store::Store;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::node::{cannot_use, damage, in_memory};
+
+/// The flags of every command that serves an API.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ServerOptions {
+    /// Feature gates, such as `RelaxedEnvironmentVariableValidation=false,EnvFiles=true`.
+    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true, long_help = gates_help())]
+    pub(crate) feature_gates: FeatureGates,
+    /// Who may mount the volume of an env file.
+    #[arg(long, value_enum, default_value_t = EnvFileMounts::Warn, value_name = "RULE")]
+    pub(crate) env_file_mounts: EnvFileMounts,
+}
+
+/// Who may mount the volume of an env file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EnvFileMounts {
+    /// Anybody, with a warning.
+    Warn,
+    /// Init containers only, and no container that also consumes it.
+    InitOnly,
+}
+
+/// The help of `--feature-gates`: every gate with its stage and default.
+fn gates_help() -> String {
+    let mut help = "Feature gates, as A=false,B=true. They are:\n".to_owned();
+    for gate in api::FEATURES {
+        help.push_str(&format!("\n  {}={} ({})", gate.name, gate.default, gate.stage));
+    }
+    help
+}
+
+/// Where objects are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Objects {
+    /// In memory: they end with the process.
+    InMemory,
+    /// In the directory.
+    OnDisk,
+}
+
+/// A listener that is bound already: an address that is taken leaves nothing behind.
+pub(crate) struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listening {
+    /// Binds an address; port 0 takes a free one.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be used.
+    pub(crate) async fn on(wanted: SocketAddr) -> Result<Self, Failure> {
+        let listener = TcpListener::bind(wanted).await.map_err(|error| cannot_listen(wanted, &error))?;
+        let address = listener.local_addr().map_err(|error| cannot_listen(wanted, &error))?;
+        Ok(Self { listener, address })
+    }
+}
+
+/// How a control plane is built.
+pub(crate) struct ControlPlaneConfig<'c> {
+    /// Its directory; it exists.
+    pub(crate) directory: &'c Path,
+    /// Where objects are kept.
+    pub(crate) objects: Objects,
+    /// Where it listens; nowhere, when it is only used from within.
+    pub(crate) listening: Option<Listening>,
+    /// Further names of the API in its certificate.
+    pub(crate) names: Vec<String>,
+    /// What the user chose on the command line.
+    pub(crate) options: &'c ServerOptions,
+    /// The way to the nodes.
+    pub(crate) nodes: Arc<dyn NodeConnector>,
+}
+
+/// An API server that runs.
+pub(crate) struct ControlPlane {
+    /// The server.
+    pub(crate) server: ApiServer,
+    /// A client with all rights, over memory.
+    pub(crate) client: kube::Client,
+    /// The kubeconfig, where it listens.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    store: Store,
+    database: PathBuf,
+    /// Ends the listener.
+    closing: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl ControlPlane {
+    /// Builds and starts it; when this returns, the API is ready.
+    ///
+    /// # Errors
+    ///
+    /// What could not be built, with what to do about it.
+    pub(crate) async fn start(config: ControlPlaneConfig<'_>) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
+        let database = config.directory.join("state.db");
+        let store = open_store(config.objects, &database)?;
+        // Also one that does not listen has an authority: pods find its certificate in `kube-root-ca.crt`.
+        let pki = config.directory.join("pki");
+        let authority = Authority::open(&pki).map_err(|error| failed(&error))?;
+        if let Some(replaced) = authority.replaced() {
+            damage::authority_replaced(&pki, replaced).warn();
+        }
+        let server_config = ApiServerConfig {
+            gates: config.options.feature_gates,
+            env_file_mounts: match config.options.env_file_mounts {
+                EnvFileMounts::Warn => admission::EnvFileMounts::Warn,
+                EnvFileMounts::InitOnly => admission::EnvFileMounts::InitOnly,
+            },
+            advertise: config.listening.as_ref().map(|listening| listening.address),
+            hosts: config.names.clone(),
+            authority_pem: Some(authority.certificate_pem().to_owned()),
+            ..ApiServerConfig::default()
+        };
+        let server = ApiServer::new(server_config, store.clone(), config.nodes)
+            .await
+            .map_err(|error| failed(&error))?;
+        let closing = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let kubeconfig = match config.listening {
+            Some(listening) => {
+                let serving = Serving { directory: config.directory, names: &config.names, authority };
+                Some(serving.begin(&server, listening, &closing, &mut tasks)?)
+            }
+            None => None,
+        };
+        let client = in_memory::client(&server, Identity::admin());
+        Ok(Self { server, client, kubeconfig, store, database, closing, tasks })
+    }
+
+    /// Waits for trouble that ends it: a store that can no longer keep what it is told.
+    pub(crate) async fn failed(&self) -> Failure {
+        let reason = self.store.stopped().await;
+        Failure::text(CANNOT_START, format!("the store has stopped: {reason}"))
+            .place(self.database.display().to_string())
+            .hint("check the disk; nothing that was acknowledged is lost, and it can be started again")
+    }
+
+    /// Ends the listener and waits for open requests.
+    pub(crate) async fn stop_listening(&mut self) {
+        self.closing.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// Closes the store: everything that was acknowledged is on the disk.
+    pub(crate) async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+/// What a listener needs besides the server.
+struct Serving<'s> {
+    directory: &'s Path,
+    names: &'s [String],
+    authority: Authority,
+}
+
+impl Serving<'_> {
+    /// Opens the listener to the world: certificates, kubeconfig, the task that serves. Gives the kubeconfig's path.
+    fn begin(
+        &self,
+        server: &ApiServer,
+        listening: Listening,
+        closing: &CancellationToken,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<PathBuf, Failure> {
+        let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
+        let Listening { listener, address } = listening;
+        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
+        names.push("kubernetes.default.svc.cluster.local".to_owned());
+        names.push(ApiServerConfig::default().service_range.kubernetes().to_string());
+        if !address.ip().is_unspecified() {
+            names.push(address.ip().to_string());
+        }
+        names.extend(self.names.iter().cloned());
+        let credential = self.authority.server(&names).map_err(|error| failed(&error))?;
+        let tls = apiserver::server_tls(self.authority.certificate_pem(), &credential)
+            .map_err(|error| failed(&error))?;
+        let admin = self.authority.client("admin", &Identity::admin()).map_err(|error| failed(&error))?;
+        let host = if address.ip().is_unspecified() {
+            SocketAddr::from(([127, 0, 0, 1], address.port()))
+        } else {
+            address
+        };
+        let path = self.directory.join("kubeconfig");
+        let kubeconfig = Kubeconfig {
+            name: "coracle",
+            server: &format!("https://{host}"),
+            authority_pem: self.authority.certificate_pem(),
+            credential: &admin,
+        };
+        write_kubeconfig(&path, &kubeconfig).map_err(|error| cannot_use(&path, &error))?;
+        let (server, closing) = (server.clone(), closing.clone());
+        tasks.spawn(async move { server.serve(listener, tls, closing.cancelled_owned()).await });
+        Ok(path)
+    }
+}
+
+fn open_store(objects: Objects, path: &Path) -> Result<Store, Failure> {
+    match objects {
+        Objects::InMemory => Store::in_memory().map_err(|error| Failure::new(CANNOT_START, &error)),
+        Objects::OnDisk => {
+            let opened = Store::open(path).map_err(|error| {
+                Failure::new(CANNOT_START, &error)
+                    .place(path.display().to_string())
+                    .hint("is another one running on this data directory? choose one with --data-dir")
+            })?;
+            if let Some(quarantine) = &opened.quarantine {
+                damage::database_replaced(quarantine).warn();
+            }
+            Ok(opened.store)
+        }
+    }
+}
+
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    let failure = Failure::text(INPUT, format!("cannot listen on {address}: {error}"));
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            failure.hint("another program (another node?) listens there; choose a free port with --listen")
+        }
+        _ => failure.hint("choose an address of this machine with --listen"),
+    }
+}

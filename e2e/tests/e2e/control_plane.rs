@@ -1,0 +1,46 @@
+//! The API server alone: `coracle apiserver`, many side by side, without root.
+
+use e2e::{Node, Place, finish};
+
+const MAP: &str =
+    r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {"of": "NAME"}}"#;
+
+#[test]
+fn api_servers_run_side_by_side_and_each_has_its_own_objects() {
+    let place = Place::new();
+    let mut servers: Vec<Node> =
+        ["one", "two", "three"].iter().map(|name| Node::api_alone(&place, name, &[])).collect();
+    for (server, name) in servers.iter().zip(["one", "two"]) {
+        server.kubectl_ok(&["create", "-f", "-"], &MAP.replace("NAME", name));
+    }
+    for (server, wanted) in servers.iter().zip(["one", "two", ""]) {
+        let args = ["get", "configmap", "mine", "--ignore-not-found", "-o", "jsonpath={.data.of}"];
+        assert_eq!(server.kubectl_ok(&args, ""), wanted);
+    }
+    // A pod waits for a node; nothing runs it in secret.
+    servers[0].kubectl_ok(&["run", "waiting", "--image=busybox"], "");
+    let phase = ["get", "pod", "waiting", "-o", "jsonpath={.status.phase}/{.spec.nodeName}"];
+    assert_eq!(servers[0].kubectl_ok(&phase, ""), "Pending/");
+    for server in &mut servers {
+        let directory = server.kubeconfig.parent().expect("it lies in a directory").to_owned();
+        assert!(directory.exists());
+        server.end();
+        assert!(!directory.exists(), "{} stayed behind", directory.display());
+    }
+}
+
+#[test]
+fn an_api_server_with_a_directory_has_its_objects_again_after_it_was_killed() {
+    let place = Place::new();
+    let directory = place.data().join("api");
+    let arguments = ["--data-dir", directory.to_str().expect("the path is text")];
+    let mut server = Node::api_alone(&place, "first", &arguments);
+    server.kubectl_ok(&["create", "-f", "-"], &MAP.replace("NAME", "disk"));
+    let second = finish(&mut place.coracle(&[&["apiserver"], &arguments[..]].concat()), "");
+    assert_eq!(second.status, 125, "{}", second.all());
+    assert!(second.stderr.contains("choose one with --data-dir"), "{}", second.all());
+    server.kill();
+    let server = Node::api_alone(&place, "again", &arguments);
+    let data = server.kubectl_ok(&["get", "configmap", "mine", "-o", "jsonpath={.data.of}"], "");
+    assert_eq!(data, "disk");
+}
