@@ -1,7 +1,5 @@
 //! Request bodies: read whole within limits of size and time, decoded by their media type.
 
-mod protobuf;
-
 use std::error::Error;
 
 use bytes::Bytes;
@@ -9,6 +7,7 @@ use http::Request;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use manifest::{Document, Limits as ManifestLimits, Node};
+use schema::protobuf::{self, ProtobufError};
 use schema::{DecodeError, Decoded, FieldValidation, Type};
 use serde_json::Value;
 use store::Object;
@@ -68,9 +67,14 @@ fn notation(content: &Content) -> Result<Notation, ApiError> {
         // Old kubectl posts JSON without saying so.
         None | Some("application/json") => Ok(Notation::Json),
         Some("application/yaml") => yaml_tree(&content.bytes).map(Notation::Tree),
-        Some(PROTOBUF) => protobuf::decode(&content.bytes)
-            .map(Notation::Tree)
-            .map_err(|error| ApiError::bad_request(format!("the protobuf body cannot be decoded: {error}"))),
+        Some(PROTOBUF) => {
+            protobuf::read_object(&content.bytes).map(Notation::Tree).map_err(|error| match error {
+                ProtobufError::NoForm { .. } => ApiError::UnsupportedMediaType {
+                    accepted: accepted().into_iter().filter(|own| own != PROTOBUF).collect(),
+                },
+                error => ApiError::bad_request(format!("the protobuf body cannot be decoded: {error}")),
+            })
+        }
         Some(_) => Err(ApiError::UnsupportedMediaType { accepted: accepted() }),
     }
 }

@@ -15,7 +15,8 @@ use serde_json::{Map, Value};
 
 use crate::json::Json;
 use crate::table::{Field, Shape, Special, Type};
-use zero::{is_empty, zero};
+use zero::is_empty;
+pub(crate) use zero::zero;
 
 /// Most unknown and duplicate fields that are told.
 const PROBLEM_LIMIT: usize = 100;

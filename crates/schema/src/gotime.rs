@@ -47,6 +47,11 @@ pub(crate) fn canonical(text: &str, precision: Precision) -> Result<String, Stri
     })
 }
 
+/// The point in time that a text names; `None` when it is none.
+pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
+    parse(text).ok()
+}
+
 enum Reason<'a> {
     Element { rest: &'a str, element: &'static str },
     Extra { rest: &'a str },

@@ -91,6 +91,50 @@ impl<'a> Json<'a> {
     }
 }
 
+impl Json<'_> {
+    /// The tree as compact JSON, fields in order, numbers as written.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = String::new();
+        self.append_to(&mut text);
+        text
+    }
+
+    fn append_to(&self, text: &mut String) {
+        match self {
+            Self::Null => text.push_str("null"),
+            Self::Bool(flag) => text.push_str(if *flag { "true" } else { "false" }),
+            Self::Number(number) => text.push_str(number),
+            Self::String(own) => text.push_str(&quoted(own)),
+            Self::Array(items) => {
+                text.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        text.push(',');
+                    }
+                    item.append_to(text);
+                }
+                text.push(']');
+            }
+            Self::Object(fields) => {
+                text.push('{');
+                for (index, (key, item)) in fields.iter().enumerate() {
+                    if index > 0 {
+                        text.push(',');
+                    }
+                    text.push_str(&quoted(key));
+                    text.push(':');
+                    item.append_to(text);
+                }
+                text.push('}');
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("text is always JSON")
+}
+
 /// A number as Kubernetes keeps it: an integer where it is written as one, otherwise a float; `None`: too large.
 pub(crate) fn number(text: &str) -> Option<serde_json::Number> {
     if let Ok(integer) = text.parse::<i64>() {

@@ -126,7 +126,17 @@ impl TypeTable {
     }
 }
 
+/// How many types there are.
+pub(crate) fn type_count() -> usize {
+    count(Section::Types, 16)
+}
+
 impl Type {
+    /// Its place among all types.
+    pub(crate) fn index(self) -> usize {
+        self.index.into()
+    }
+
     fn word(self, position: usize) -> u16 {
         u16_at(record(Section::Types, self.index.into(), 16) + position * 2)
     }

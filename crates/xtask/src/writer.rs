@@ -10,8 +10,9 @@ const NONE: u16 = u16::MAX;
 
 /// Which Go package holds the types of a group and version. Where a group is not listed its first label is the
 /// directory: `rbac.authorization.k8s.io/v1` is `api/rbac/v1`.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("v1", "api/core/v1"),
+    ("meta.k8s.io/v1beta1", "apimachinery/pkg/apis/meta/v1beta1"),
     ("apiextensions.k8s.io/v1", "apiextensions-apiserver/pkg/apis/apiextensions/v1"),
     ("apiregistration.k8s.io/v1", "kube-aggregator/pkg/apis/apiregistration/v1"),
     ("template.coracle.dev/v1", "coracle/template/v1"),

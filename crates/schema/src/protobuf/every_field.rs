@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::decode;
+use super::read_object as decode;
 use super::tests::{field, number, object, tag, varint};
 
 const META: &str = "apimachinery/pkg/apis/meta/v1";
@@ -135,8 +135,7 @@ impl Facts {
 }
 
 fn facts() -> Facts {
-    let types =
-        serde_json::from_str(include_str!("../../../../schema/facts/types.json")).expect("facts are JSON");
+    let types = serde_json::from_str(include_str!("../../facts/types.json")).expect("facts are JSON");
     Facts { types, known: BTreeSet::new(), written: 0 }
 }
 
@@ -169,7 +168,7 @@ fn a_list_that_go_tags_as_a_single_value_is_read_as_a_list() {
 #[test]
 fn every_field_of_every_kind_is_read_as_it_was_written() {
     let (mut facts, mut wrong) = (facts(), Vec::new());
-    let mut kinds: Vec<(String, &str)> = schema::resources()
+    let mut kinds: Vec<(String, &str)> = crate::resources()
         .iter()
         .filter(|resource| !resource.group.ends_with("coracle.dev") && resource.kind != "Template")
         // The facts have no types of this group.
@@ -181,7 +180,7 @@ fn every_field_of_every_kind_is_read_as_it_was_written() {
             .map(|(version, kind)| (version.to_owned(), kind)),
     );
     for (api_version, kind) in kinds {
-        let ty = schema::builtin()
+        let ty = crate::builtin()
             .type_for(&api_version, kind)
             .unwrap_or_else(|| panic!("{api_version} {kind} has no type"));
         let (mut json, bytes) = facts.message(ty.package(), ty.name());
