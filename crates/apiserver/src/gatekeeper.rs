@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use crate::authorize;
 use crate::identity::Identity;
 use crate::kinds::Kind;
+use crate::metrics::Seen;
 use crate::query::Query;
 use crate::request::{ResourceTarget, Target, Verb, parse_path, verb_for};
 use crate::responses::{Answer, failure};
@@ -84,12 +85,15 @@ pub(crate) async fn answer_request(
     door: Door,
     request: Request<Incoming>,
 ) -> Answer {
-    let outcome = AssertUnwindSafe(admit(server, identity, door, request)).catch_unwind().await;
-    match outcome {
+    let mut seen = Seen::new(request.method(), request.headers());
+    let admitted = admit(server.clone(), identity, door, request, &mut seen);
+    let answer = match AssertUnwindSafe(admitted).catch_unwind().await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => failure(&error),
         Err(_) => failure(&ApiError::Internal { message: "the request handler panicked".to_owned() }),
-    }
+    };
+    server.metrics.answered(&seen, answer.status());
+    answer
 }
 
 async fn admit(
@@ -97,6 +101,7 @@ async fn admit(
     identity: Arc<Identity>,
     door: Door,
     request: Request<Incoming>,
+    seen: &mut Seen,
 ) -> Result<Answer, ApiError> {
     if door == Door::Network {
         check_host(&server, &request)?;
@@ -121,7 +126,7 @@ async fn admit(
             }
             answer_path(&server, &path, &query, &request)
         }
-        Target::Resource(target) => admit_resource(server, identity, target, query, request).await,
+        Target::Resource(target) => admit_resource(server, identity, target, query, request, seen).await,
     }
 }
 
@@ -131,6 +136,9 @@ fn answer_path(
     query: &Query,
     request: &Request<Incoming>,
 ) -> Result<Answer, ApiError> {
+    if path == "/metrics" {
+        return Ok(server.metrics.render(server));
+    }
     health::answer(server, path, query)
         .or_else(|| discovery::answer(server, path, request.headers()))
         .or_else(|| openapi::answer(server, path, request.headers()))
@@ -143,6 +151,7 @@ async fn admit_resource(
     target: ResourceTarget,
     query: Query,
     request: Request<Incoming>,
+    seen: &mut Seen,
 ) -> Result<Answer, ApiError> {
     let verb = verb_for(request.method(), &target, &query).ok_or(ApiError::MethodNotAllowed)?;
     if !authorize::may(&identity, verb, &target) {
@@ -153,6 +162,7 @@ async fn admit_resource(
         .find(&target.group, &target.version, &target.resource)
         .cloned()
         .ok_or(ApiError::NoSuchPath)?;
+    seen.resource(&kind, verb, &target, &query);
     let namespace = target.namespace.unwrap_or_default();
     let name = target.name.unwrap_or_default();
     // A namespaced object is only found inside a namespace, a cluster object only outside.
@@ -166,7 +176,15 @@ async fn admit_resource(
     }
     let long = verb == Verb::Watch
         || target.subresource.as_deref().is_some_and(|name| subresources::is_long(name, &query));
-    let place = server.in_flight.enter(&server, &identity, long)?;
+    let weight = match verb {
+        _ if long => Weight::Long,
+        Verb::Get | Verb::List | Verb::Watch => Weight::Reading,
+        Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => Weight::Writing,
+    };
+    if long {
+        seen.lasts();
+    }
+    let place = server.in_flight.enter(&server, &identity, weight)?;
     let call = Call { server, identity, kind, verb, namespace, name, query, request, place };
     let subresource = target.subresource;
     let action = async move {
@@ -265,10 +283,35 @@ fn check_origin(server: &Server, request: &Request<Incoming>) -> Result<(), ApiE
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight(Arc<Mutex<BTreeMap<String, Count>>>);
 
+/// How many requests run.
 #[derive(Clone, Copy, Debug, Default)]
-struct Count {
-    short: usize,
-    long: usize,
+pub(crate) struct Count {
+    pub(crate) reading: usize,
+    pub(crate) writing: usize,
+    /// Those that stream.
+    pub(crate) long: usize,
+}
+
+/// As what a request counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weight {
+    Reading,
+    Writing,
+    Long,
+}
+
+impl Count {
+    fn of(&mut self, weight: Weight) -> &mut usize {
+        match weight {
+            Weight::Reading => &mut self.reading,
+            Weight::Writing => &mut self.writing,
+            Weight::Long => &mut self.long,
+        }
+    }
+
+    fn short(&self) -> usize {
+        self.reading + self.writing
+    }
 }
 
 /// One running request; gives its place back when dropped.
@@ -276,24 +319,33 @@ struct Count {
 pub(crate) struct Place {
     counts: InFlight,
     user: String,
-    long: bool,
+    weight: Weight,
 }
 
 impl InFlight {
-    fn enter(&self, server: &Server, identity: &Identity, long: bool) -> Result<Place, ApiError> {
+    /// Those of all users together.
+    pub(crate) fn running(&self) -> Count {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.values().fold(Count::default(), |sum, count| Count {
+            reading: sum.reading + count.reading,
+            writing: sum.writing + count.writing,
+            long: sum.long + count.long,
+        })
+    }
+
+    fn enter(&self, server: &Server, identity: &Identity, weight: Weight) -> Result<Place, ApiError> {
         let limits = server.limits();
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(identity.name().to_owned()).or_default();
-        let (running, limit) = if long {
-            (&mut count.long, limits.long_requests)
-        } else {
-            (&mut count.short, limits.requests_in_flight)
+        let (running, limit) = match weight {
+            Weight::Long => (count.long, limits.long_requests),
+            Weight::Reading | Weight::Writing => (count.short(), limits.requests_in_flight),
         };
-        if *running >= limit {
+        if running >= limit {
             return Err(ApiError::TooManyRequests { user: identity.name().to_owned() });
         }
-        *running += 1;
-        Ok(Place { counts: self.clone(), user: identity.name().to_owned(), long })
+        *count.of(weight) += 1;
+        Ok(Place { counts: self.clone(), user: identity.name().to_owned(), weight })
     }
 }
 
@@ -301,9 +353,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut counts = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(&self.user) {
-            let running = if self.long { &mut count.long } else { &mut count.short };
+            let running = count.of(self.weight);
             *running = running.saturating_sub(1);
-            if count.short == 0 && count.long == 0 {
+            if count.short() == 0 && count.long == 0 {
                 counts.remove(&self.user);
             }
         }

@@ -22,18 +22,34 @@ pub(crate) fn answer(server: &Server, path: &str, query: &Query) -> Option<Answe
                 "emulationMinor": MINOR.to_string(),
                 "minCompatibilityMajor": "1",
                 "minCompatibilityMinor": (MINOR - 1).to_string(),
-                "gitVersion": format!("v1.{MINOR}.0+coracle.{}", env!("CARGO_PKG_VERSION")),
+                "gitVersion": build().1,
                 "gitCommit": "",
                 "gitTreeState": "",
                 "buildDate": "1970-01-01T00:00:00Z",
                 "goVersion": "",
                 "compiler": "rustc",
-                "platform": format!("{}/{}", std::env::consts::OS, platform()),
+                "platform": build().2,
             }),
         )),
-        "/healthz" | "/livez" | "/readyz" => Some(health(server, path, query)),
-        _ => None,
+        _ => {
+            let mut parts = path.trim_start_matches('/').splitn(2, '/');
+            let whole = parts.next().filter(|name| matches!(*name, "healthz" | "livez" | "readyz"))?;
+            let checks = checks(server, whole);
+            match parts.next() {
+                None => Some(health(whole, &checks, query)),
+                Some(one) => {
+                    let check = checks.iter().find(|check| check.name == one)?;
+                    Some(health(one, std::slice::from_ref(check), query))
+                }
+            }
+        }
     }
+}
+
+/// Minor version, full version and platform.
+pub(crate) fn build() -> (String, String, String) {
+    let version = format!("v1.{MINOR}.0+coracle.{}", env!("CARGO_PKG_VERSION"));
+    (MINOR.to_string(), version, format!("{}/{}", std::env::consts::OS, platform()))
 }
 
 fn platform() -> &'static str {
@@ -44,20 +60,45 @@ fn platform() -> &'static str {
     }
 }
 
-fn health(server: &Server, path: &str, query: &Query) -> Answer {
-    // A server that answers has been set up completely; what can go wrong later is the store.
-    let mut checks = vec![("ping", true), ("store", !server.store.is_stopped())];
-    if path == "/readyz" {
-        checks.push(("shutdown", !server.closing().is_cancelled()));
+/// One thing that is looked at.
+struct Check {
+    name: &'static str,
+    passed: bool,
+}
+
+/// A server that answers has been set up completely; what can go wrong later is the store.
+fn checks(server: &Server, of: &str) -> Vec<Check> {
+    let mut checks = vec![
+        Check { name: "ping", passed: true },
+        Check { name: "store", passed: !server.store.is_stopped() },
+    ];
+    if of == "readyz" {
+        checks.push(Check { name: "shutdown", passed: !server.closing().is_cancelled() });
     }
-    let passed = checks.iter().all(|(_, passed)| *passed);
+    checks
+}
+
+/// `ok`, or the list of checks: asked for with `verbose`, or because one failed. `exclude=NAME` leaves one out.
+fn health(name: &str, checks: &[Check], query: &Query) -> Answer {
+    let is_left_out = |check: &Check| query.all("exclude").any(|name| name == check.name);
+    let passed = checks.iter().all(|check| check.passed || is_left_out(check));
     if passed && query.get("verbose").is_none() {
         return text(StatusCode::OK, "ok");
     }
-    let name = path.trim_start_matches('/');
     let mut lines = String::new();
-    for (check, passed) in checks {
-        lines.push_str(&if passed { format!("[+]{check} ok\n") } else { format!("[-]{check} failed\n") });
+    for check in checks {
+        let name = check.name;
+        lines.push_str(&match (is_left_out(check), check.passed) {
+            (true, _) => format!("[+]{name} excluded: ok\n"),
+            (false, true) => format!("[+]{name} ok\n"),
+            (false, false) => format!("[-]{name} failed: reason withheld\n"),
+        });
+    }
+    for unknown in query.all("exclude").filter(|name| checks.iter().all(|check| check.name != *name)) {
+        let unknown: String = unknown.chars().filter(|each| !each.is_control()).take(64).collect();
+        lines.push_str(&format!(
+            "warn: some health checks cannot be excluded: no matches for \"{unknown}\"\n"
+        ));
     }
     lines.push_str(&format!("{name} check {}\n", if passed { "passed" } else { "failed" }));
     text(if passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, lines)

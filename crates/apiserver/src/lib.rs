@@ -34,6 +34,7 @@ mod limits;
 mod list_options;
 mod listener;
 mod media;
+mod metrics;
 mod namespaces;
 mod node;
 mod object;

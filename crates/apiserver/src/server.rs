@@ -17,6 +17,7 @@ use crate::identity::Identity;
 use crate::in_memory::InMemoryConnector;
 use crate::kinds::{KindTable, UnknownKind};
 use crate::limits::Limits;
+use crate::metrics::Metrics;
 use crate::node::NodeConnector;
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
 use crate::status::ApiError;
@@ -50,6 +51,9 @@ pub enum StartError {
     /// A kind that the schema does not have.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
+    /// A metric that cannot be counted.
+    #[error("a metric cannot be counted: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// What every cluster has cannot be created.
     #[error("cannot create {what}: {reason}")]
     Bootstrap {
@@ -75,6 +79,7 @@ pub(crate) struct Server {
     pub(crate) nodes: NodesHandle,
     pub(crate) addresses: ServiceAddresses,
     pub(crate) in_flight: InFlight,
+    pub(crate) metrics: Metrics,
     /// Where templates are checked and processed.
     pub(crate) workshop: Workshop,
     closing: CancellationToken,
@@ -123,6 +128,7 @@ impl ApiServer {
             nodes: NodesHandle(nodes),
             addresses: ServiceAddresses::new(config.service_range),
             in_flight: InFlight::default(),
+            metrics: Metrics::new(&config.gates)?,
             workshop: Workshop::new(config.limits.templates_at_once),
             closing: closing.clone(),
             store,
