@@ -33,6 +33,10 @@ pub struct Limits {
     pub patch_copies: usize,
     /// Age at which events are removed.
     pub event_age: Duration,
+    /// Events that are kept; beyond that the oldest go.
+    pub events: usize,
+    /// Events of one namespace that are kept.
+    pub events_of_namespace: usize,
 }
 
 impl Default for Limits {
@@ -52,6 +56,8 @@ impl Default for Limits {
             patch_operations: 10_000,
             patch_copies: 3 * 1024 * 1024,
             event_age: Duration::from_secs(3600),
+            events: 10_000,
+            events_of_namespace: 5_000,
         }
     }
 }

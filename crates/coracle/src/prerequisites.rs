@@ -1,6 +1,13 @@
 //! What every command that makes containers needs first: root, and a runtime for its tasks.
 
+use std::time::Duration;
+
 use crate::failure::{CANNOT_START, Failure};
+
+/// How often free memory is given back to the machine.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
+/// Free memory that is kept for what comes next, in bytes.
+const SPARE: usize = 8 << 20;
 
 /// The runtime of all tasks of a command.
 ///
@@ -8,10 +15,26 @@ use crate::failure::{CANNOT_START, Failure};
 ///
 /// When threads cannot be made.
 pub(crate) fn async_runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
+    sys::bound_heap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(CANNOT_START, &error))
+        .map_err(|error| Failure::new(CANNOT_START, &error))?;
+    // Ends with the runtime.
+    runtime.spawn(give_back_memory());
+    Ok(runtime)
+}
+
+/// After many pods or a flood of requests the daemon becomes as small again as what it holds.
+async fn give_back_memory() {
+    let mut rounds = tokio::time::interval(GIVE_BACK_EVERY);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        if tokio::task::spawn_blocking(|| sys::give_back_heap(SPARE)).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Containers need root.

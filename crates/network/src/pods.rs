@@ -2,7 +2,7 @@
 
 mod order;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -478,8 +478,8 @@ impl PodConnections {
     }
 
     fn serve(mut self, queue: &mpsc::Receiver<Command>) {
-        let mut waiting = VecDeque::new();
-        while let Some(command) = order::next(&mut waiting, queue) {
+        let mut order = order::Order::default();
+        while let Some(command) = order.next(queue) {
             // Whoever asked may have gone; the work is done all the same.
             match command {
                 Command::Setup { namespace, id, ports, reply } => {

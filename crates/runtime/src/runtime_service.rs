@@ -169,10 +169,8 @@ impl RuntimeService for Runtime {
             .state
             .sandboxes()
             .iter()
+            .filter(|sandbox| status::is_wanted_sandbox(sandbox, &filter))
             .map(|sandbox| status::sandbox_item(sandbox))
-            .filter(|item| filter.id.is_empty() || item.id.starts_with(&filter.id))
-            .filter(|item| filter.state.is_none_or(|wanted| wanted.state == item.state))
-            .filter(|item| status::labels_match(&item.labels, &filter.label_selector))
             .collect();
         Ok(Response::new(v1::ListPodSandboxResponse { items }))
     }
@@ -243,13 +241,8 @@ impl RuntimeService for Runtime {
             .state
             .containers()
             .iter()
+            .filter(|container| status::is_wanted_container(container, &filter))
             .map(|container| status::container_item(container))
-            .filter(|item| filter.id.is_empty() || item.id.starts_with(&filter.id))
-            .filter(|item| {
-                filter.pod_sandbox_id.is_empty() || item.pod_sandbox_id.starts_with(&filter.pod_sandbox_id)
-            })
-            .filter(|item| filter.state.is_none_or(|wanted| wanted.state == item.state))
-            .filter(|item| status::labels_match(&item.labels, &filter.label_selector))
             .collect();
         Ok(Response::new(v1::ListContainersResponse { containers }))
     }

@@ -16,6 +16,23 @@ pub(crate) fn labels_match(labels: &BTreeMap<String, String>, wanted: &BTreeMap<
     wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
+/// Whether a list with this filter has the sandbox. Asked before the item is made: a node agent lists once for each look at a
+/// pod, and the items of all other pods would be made for nothing.
+pub(crate) fn is_wanted_sandbox(sandbox: &Sandbox, filter: &v1::PodSandboxFilter) -> bool {
+    labels_match(&sandbox.config.labels, &filter.label_selector)
+        && (filter.id.is_empty() || sandbox.id().starts_with(&filter.id))
+        && filter.state.is_none_or(|wanted| wanted.state == i32::from(sandbox_state(sandbox)))
+}
+
+/// Whether a list with this filter has the container.
+pub(crate) fn is_wanted_container(container: &Container, filter: &v1::ContainerFilter) -> bool {
+    let record = &container.record;
+    labels_match(&container.config.labels, &filter.label_selector)
+        && (filter.id.is_empty() || record.id.starts_with(&filter.id))
+        && (filter.pod_sandbox_id.is_empty() || record.sandbox.starts_with(&filter.pod_sandbox_id))
+        && filter.state.is_none_or(|wanted| wanted.state == i32::from(container.phase().state()))
+}
+
 fn sandbox_state(sandbox: &Sandbox) -> v1::PodSandboxState {
     if sandbox.is_ready() { v1::PodSandboxState::SandboxReady } else { v1::PodSandboxState::SandboxNotready }
 }
