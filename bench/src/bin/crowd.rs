@@ -1,15 +1,18 @@
 //! Measures a node with many pods, from outside: bursts, deletions, a daemon that is killed among a hundred pods, and churn
 //! with a look at what it leaves behind.
 //!
-//! `cargo run --release -p bench --bin crowd -- target/release/coracle 600` (as root): the number is the churn's seconds.
+//! `cargo run --release -p bench --bin crowd -- target/release/coracle 600` (as root): the number is the churn's seconds; with
+//! `churn` behind it there is nothing but the churn.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bench::figures::{millis, print_times};
+use bench::node::Node;
+use bench::{Outcome, machine};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, LogParams, PostParams};
@@ -26,8 +29,6 @@ const CHURN: u64 = 20;
 const AT_ONCE: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().map_or_else(|| PathBuf::from("target/release/coracle"), PathBuf::from);
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .map_err(Into::into)
-        .and_then(|runtime| runtime.block_on(measure(&binary, seconds)));
+        .and_then(|runtime| runtime.block_on(measure(&binary, seconds, arguments.next().is_some())));
     match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -47,13 +48,16 @@ fn main() -> ExitCode {
     }
 }
 
-async fn measure(binary: &Path, seconds: u64) -> Outcome<()> {
+async fn measure(binary: &Path, seconds: u64, only_churn: bool) -> Outcome<()> {
     let place = tempfile::tempdir()?;
     let mut node = Node::up(binary, &place.path().join("node"))?;
     let mut crowd = Crowd::of(&node).await?;
     // The first pods pay for what is made once.
     crowd.create("warm", 2).await?;
     crowd.delete_all(5).await?;
+    if only_churn {
+        return churn(&node, &crowd, seconds).await;
+    }
 
     for size in [20, 110] {
         let began = Instant::now();
@@ -62,7 +66,7 @@ async fn measure(binary: &Path, seconds: u64) -> Outcome<()> {
         let began = Instant::now();
         crowd.delete_all(0).await?;
         println!("{size} pods at once, delete with grace 0 to all gone: {}", millis(began.elapsed()));
-        node.emptied().await?;
+        emptied(&node).await?;
         println!("{size} pods at once, delete with grace 0 to nothing left: {}", millis(began.elapsed()));
     }
     crowd.create("one", 10).await?;
@@ -70,7 +74,7 @@ async fn measure(binary: &Path, seconds: u64) -> Outcome<()> {
     for number in 0..10 {
         times.push(crowd.delete(&format!("one{number}"), 0).await?);
     }
-    print("one pod, delete with grace 0 to gone", times);
+    print_times("one pod, delete with grace 0 to gone", times);
     let mut times = Vec::new();
     for number in 0..5 {
         let name = format!("sleeps{number}");
@@ -79,7 +83,7 @@ async fn measure(binary: &Path, seconds: u64) -> Outcome<()> {
         crowd.wait(|seen| seen.get(&name).is_some_and(|phase| phase == "Running")).await?;
         times.push(crowd.delete(&name, 5).await?);
     }
-    print("preStop sleep: 1, delete to gone", times);
+    print_times("preStop sleep: 1, delete to gone", times);
 
     crowd.create("kept", 100).await?;
     let before = crowd.containers().await?;
@@ -104,20 +108,37 @@ async fn measure(binary: &Path, seconds: u64) -> Outcome<()> {
     println!("kill -9 with 100 pods, containers that are others than before: {changed}");
     crowd.wait(|seen| seen.len() == 100).await?;
     crowd.delete_all(0).await?;
-    node.emptied().await?;
+    emptied(&node).await?;
 
-    let before = node.holdings()?;
-    let churned = crowd.churn(seconds).await?;
-    println!("churn: {churned} pods in {seconds} s");
-    node.emptied().await?;
+    churn(&node, &crowd, seconds).await
+}
+
+/// Pods come and go for a while; then nothing of them may be left. What the daemon holds on the way is shown ten times.
+async fn churn(node: &Node, crowd: &Crowd, seconds: u64) -> Outcome<()> {
+    let before = holdings(node)?;
+    let look = async {
+        let mut held = Vec::new();
+        loop {
+            tokio::time::sleep(Duration::from_secs_f64(seconds as f64 / 10.0)).await;
+            let memory = machine::memory(node.pid(), "Private_Dirty:").unwrap_or(0) / 1024;
+            held.push(format!("{memory} ({} shims)", node.shims().len()));
+            if held.len() == 10 {
+                break held;
+            }
+        }
+    };
+    let (churned, held) = tokio::join!(crowd.churn(seconds), look);
+    println!("churn: {} pods in {seconds} s", churned?);
+    println!("churn, private MiB of the daemon on the way: {}", held.join(", "));
+    emptied(node).await?;
     let deadline = Instant::now() + Duration::from_secs(10);
-    let mut after = node.holdings()?;
+    let mut after = holdings(node)?;
     // Threads and descriptors of calls that have just ended take a moment; memory is only shown.
     while after.iter().any(|(what, count)| *count > before[what] && !what.contains("KiB"))
         && Instant::now() < deadline
     {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        after = node.holdings()?;
+        after = holdings(node)?;
     }
     for (what, count) in &after {
         println!("churn, {what}: {} before, {count} after", before[what]);
@@ -134,12 +155,7 @@ struct Crowd {
 
 impl Crowd {
     async fn of(node: &Node) -> Outcome<Self> {
-        let config = kube::Config::from_custom_kubeconfig(
-            kube::config::Kubeconfig::read_from(&node.kubeconfig)?,
-            &kube::config::KubeConfigOptions::default(),
-        )
-        .await?;
-        let pods = Api::<Pod>::default_namespaced(kube::Client::try_from(config)?);
+        let pods = Api::<Pod>::default_namespaced(node.client().await?);
         let (send, seen) = watch::channel(BTreeMap::new());
         let mut changes = watcher(pods.clone(), watcher::Config::default()).default_backoff().boxed();
         let mut watching = JoinSet::new();
@@ -231,111 +247,36 @@ impl Crowd {
     }
 }
 
-fn millis(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
-}
-
-fn print(what: &str, mut times: Vec<Duration>) {
-    times.sort_unstable();
-    let (least, middle, most) = (times[0], times[times.len() / 2], times[times.len() - 1]);
-    println!("{what}: min {} p50 {} max {} (n={})", millis(least), millis(middle), millis(most), times.len());
-}
-
-struct Node {
-    child: Child,
-    kubeconfig: PathBuf,
-    data: PathBuf,
-    binary: PathBuf,
-}
-
-impl Node {
-    fn up(binary: &Path, data: &Path) -> Outcome<Self> {
-        let mut child = Command::new(binary)
-            .args(["up", "--listen", "127.0.0.1:0", "--allow-host-image", "--data-dir"])
-            .arg(data)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-        let kubeconfig =
-            line.trim().strip_prefix("export KUBECONFIG=").ok_or("the node did not become ready")?.into();
-        Ok(Self { child, kubeconfig, data: data.to_owned(), binary: binary.to_owned() })
-    }
-
-    /// Ends the daemon as a crash would.
-    fn kill(&mut self) -> Outcome<()> {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
-    }
-
-    /// Waits until nothing of any pod is left: an object that is deleted with grace 0 is gone before its containers are.
-    async fn emptied(&self) -> Outcome<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let held = self.holdings()?;
-            if held["processes"] == 1 && held["directories of pods"] == 0 {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(format!("pods are left: {held:?}").into());
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+/// Waits until nothing of any pod is left: an object that is deleted with grace 0 is gone before its containers are.
+async fn emptied(node: &Node) -> Outcome<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let held = holdings(node)?;
+        if held["processes"] == 1 && held["directories of pods"] == 0 {
+            return Ok(());
         }
-    }
-
-    /// What the daemon holds, and what the machine has of its pods.
-    fn holdings(&self) -> Outcome<BTreeMap<&'static str, u64>> {
-        let own = PathBuf::from(format!("/proc/{}", self.child.id()));
-        let data = self.data.to_string_lossy().into_owned();
-        let memory = std::fs::read_to_string(own.join("smaps_rollup"))?;
-        let memory = memory.lines().find_map(|line| line.strip_prefix("Private_Dirty:"));
-        let memory = memory.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-        let mounts = std::fs::read_to_string(own.join("mountinfo"))?;
-        let mut processes = 0;
-        let mut namespaces = BTreeSet::new();
-        for entry in std::fs::read_dir("/proc")?.flatten() {
-            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            processes += u64::from(String::from_utf8_lossy(&command).contains(&data));
-            namespaces.extend(std::fs::read_link(entry.path().join("ns/net")).ok());
+        if Instant::now() > deadline {
+            return Err(format!("pods are left: {held:?}").into());
         }
-        let links = entries(Path::new("/sys/class/net"));
-        let kept = ["kubelet/pods", "kubelet/logs", "runtime/sandboxes", "images/holds"];
-        Ok(BTreeMap::from([
-            ("descriptors of the daemon", entries(&own.join("fd"))),
-            ("threads of the daemon", entries(&own.join("task"))),
-            ("private KiB of the daemon", memory),
-            ("mounts", mounts.lines().filter(|line| line.contains(&data)).count() as u64),
-            ("processes", processes),
-            ("network namespaces", namespaces.len() as u64),
-            ("interfaces", links),
-            ("control groups", groups(Path::new("/sys/fs/cgroup"))),
-            ("directories of pods", kept.iter().map(|dir| entries(&self.data.join(dir))).sum()),
-        ]))
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        // After a kill another daemon has the directory.
-        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-            return;
-        }
-        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        let _ = self.child.wait();
-        let _ = Command::new(&self.binary).args(["down", "--data-dir"]).arg(&self.data).status();
-    }
-}
-
-fn entries(dir: &Path) -> u64 {
-    std::fs::read_dir(dir).map_or(0, |entries| entries.count() as u64)
-}
-
-/// Control groups of Coracle nodes.
-fn groups(dir: &Path) -> u64 {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    dirs.map(|entry| groups(&entry.path()) + u64::from(entry.path().to_string_lossy().contains("coracle-")))
-        .sum()
+/// What the daemon holds, and what the machine has of its pods.
+fn holdings(node: &Node) -> Outcome<BTreeMap<&'static str, u64>> {
+    let own = PathBuf::from(format!("/proc/{}", node.pid()));
+    let data = node.data().to_string_lossy().into_owned();
+    let mounts = std::fs::read_to_string(own.join("mountinfo"))?;
+    let kept = ["kubelet/pods", "kubelet/logs", "runtime/sandboxes", "images/holds"];
+    Ok(BTreeMap::from([
+        ("descriptors of the daemon", machine::entries(&own.join("fd"))),
+        ("threads of the daemon", machine::entries(&own.join("task"))),
+        ("private KiB of the daemon", machine::memory(node.pid(), "Private_Dirty:")?),
+        ("mounts", mounts.lines().filter(|line| line.contains(&data)).count() as u64),
+        ("processes", machine::processes(&[&data]).count() as u64),
+        ("network namespaces", machine::network_namespaces()),
+        ("interfaces", machine::entries(Path::new("/sys/class/net"))),
+        ("control groups", machine::control_groups()),
+        ("directories of pods", kept.iter().map(|dir| machine::entries(&node.data().join(dir))).sum()),
+    ]))
 }

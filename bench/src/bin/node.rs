@@ -3,12 +3,15 @@
 //! `cargo run --release -p bench --bin node -- target/release/coracle` (as root); prints one line for each figure:
 //! minimum, median, 95th percentile and maximum of the runs. `docs/benchmarks.md` says what the figures mean.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use bench::figures::print_times;
+use bench::node::Node;
+use bench::{Outcome, machine};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -30,8 +33,6 @@ fn main() -> ExitCode {
     }
 }
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
 fn measure(binary: &Path, runs: usize) -> Outcome<()> {
     println!("binary: {:.1} MiB", std::fs::metadata(binary)?.len() as f64 / 1_048_576.0);
     let place = tempfile::tempdir()?;
@@ -42,7 +43,7 @@ fn measure(binary: &Path, runs: usize) -> Outcome<()> {
         starts.push(started.elapsed());
         drop(node);
     }
-    print("up, start to ready, empty directory", starts);
+    print_times("up, start to ready, empty directory", starts);
     let data = place.path().join("run");
     let manifest = place.path().join("pod.json");
     std::fs::write(
@@ -65,13 +66,13 @@ fn measure(binary: &Path, runs: usize) -> Outcome<()> {
         child.wait()?;
         whole.push(started.elapsed());
     }
-    print("run, start to first output", first);
-    print("run, start to end", whole);
+    print_times("run, start to first output", first);
+    print_times("run, start to end", whole);
     let node = Node::up(binary, &place.path().join("pods"))?;
     println!(
         "idle node: {} KiB proportional, {} KiB private",
-        node.memory("Pss:")?,
-        node.memory("Private_Dirty:")?
+        machine::memory(node.pid(), "Pss:")?,
+        machine::memory(node.pid(), "Private_Dirty:")?
     );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(templates(&node, runs.max(100)))?;
@@ -92,7 +93,7 @@ async fn templates(node: &Node, runs: usize) -> Outcome<()> {
         size = client.request_text(request.map(Into::into)).await?.len();
         times.push(started.elapsed());
     }
-    print(&format!("template, 100 objects, 200 parameters, {size} bytes, through the API"), times);
+    print_times(&format!("template, 100 objects, 200 parameters, {size} bytes, through the API"), times);
     Ok(())
 }
 
@@ -116,7 +117,9 @@ async fn pods(node: &Node, runs: usize) -> Outcome<()> {
         .await?;
         running.push(started.elapsed());
         if number == 0 {
-            println!("shim of one pod: {} KiB private", node.shim_memory()?);
+            let shim = *node.shims().first().ok_or("there is no shim")?;
+            let private = machine::memory(shim, "Private_Dirty:")? + machine::memory(shim, "Private_Clean:")?;
+            println!("shim of one pod: {private} KiB private");
         }
     }
     for number in 0..runs {
@@ -130,8 +133,8 @@ async fn pods(node: &Node, runs: usize) -> Outcome<()> {
         .await?;
         gone.push(started.elapsed());
     }
-    print("pod, create to Running seen by a watch", running);
-    print("pod, delete with grace 0 to gone", gone);
+    print_times("pod, create to Running seen by a watch", running);
+    print_times("pod, delete with grace 0 to gone", gone);
     Ok(())
 }
 
@@ -150,89 +153,4 @@ async fn wait(
         Ok(())
     };
     Ok(tokio::time::timeout(Duration::from_secs(30), seen).await??)
-}
-
-fn print(what: &str, mut times: Vec<Duration>) {
-    times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1000.0;
-    println!(
-        "{what}: min {:.1} p50 {:.1} p95 {:.1} p99 {:.1} max {:.1} ms (n={})",
-        at(0.0),
-        at(0.5),
-        at(0.95),
-        at(0.99),
-        at(1.0),
-        times.len()
-    );
-}
-
-struct Node {
-    child: Child,
-    kubeconfig: PathBuf,
-    data: PathBuf,
-}
-
-impl Node {
-    fn up(binary: &Path, data: &Path) -> Outcome<Self> {
-        let mut child = Command::new(binary)
-            .args(["up", "--listen", "127.0.0.1:0", "--allow-host-image", "--data-dir"])
-            .arg(data)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-        let kubeconfig =
-            line.trim().strip_prefix("export KUBECONFIG=").ok_or("the node did not become ready")?.into();
-        Ok(Self { child, kubeconfig, data: data.to_owned() })
-    }
-
-    async fn client(&self) -> Outcome<kube::Client> {
-        let config = kube::Config::from_custom_kubeconfig(
-            kube::config::Kubeconfig::read_from(&self.kubeconfig)?,
-            &kube::config::KubeConfigOptions::default(),
-        )
-        .await?;
-        Ok(kube::Client::try_from(config)?)
-    }
-
-    fn memory(&self, row: &str) -> Outcome<u64> {
-        row_of(self.child.id(), row)
-    }
-
-    /// Private memory of the process that stands for a pod of this node.
-    fn shim_memory(&self) -> Outcome<u64> {
-        let shim = self.shims().next().ok_or("there is no shim")?;
-        Ok(row_of(shim, "Private_Dirty:")? + row_of(shim, "Private_Clean:")?)
-    }
-
-    /// The processes that stand for the pods of this node.
-    fn shims(&self) -> impl Iterator<Item = u32> {
-        let data = self.data.to_string_lossy().into_owned();
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        processes.filter_map(move |entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
-            let command = String::from_utf8_lossy(&command);
-            (command.contains("\0shim\0") && command.contains(&data)).then_some(pid)
-        })
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // Pods outlive their node, so it ends only when the last one is gone.
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while self.shims().next().is_some() && Instant::now() < deadline {
-            std::thread::yield_now();
-        }
-        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        let _ = self.child.wait();
-    }
-}
-
-fn row_of(pid: u32, row: &str) -> Outcome<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-    let line = text.lines().find(|line| line.starts_with(row)).ok_or("no such row")?;
-    Ok(line.split_whitespace().nth(1).ok_or("no value")?.parse()?)
 }
