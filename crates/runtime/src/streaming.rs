@@ -10,9 +10,12 @@
 //! Tasks: the accept loop (stops when the [`StreamingServer`] is dropped, and every session with it), one task a
 //! connection, and inside a session one for each stream of the process.
 
+mod negotiation;
 mod ports;
 mod server;
 mod session;
+mod spdy_ports;
+mod spdy_process;
 mod status;
 mod tokens;
 mod websocket;
@@ -101,6 +104,16 @@ impl StreamRequest {
             Self::Execute { sandbox, .. }
             | Self::Attach { sandbox, .. }
             | Self::PortForward { sandbox, .. } => sandbox,
+        }
+    }
+
+    /// The streams of a process that are wanted; none for ports.
+    fn streams(&self) -> WantedStreams {
+        match self {
+            Self::Execute { streams, .. } | Self::Attach { streams, .. } => *streams,
+            Self::PortForward { .. } => {
+                WantedStreams { stdin: false, stdout: false, stderr: false, terminal: false }
+            }
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Weak};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use nix::sched::CloneFlags;
+use network::ConnectInsideError;
 use rustix::termios::Winsize;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -138,38 +139,52 @@ impl StreamSource for PodStreams {
         let id = sandbox.to_owned();
         async move {
             let sandbox = runtime?.state.sandbox(&id).map_err(failed)?;
-            let connected = tokio::task::spawn_blocking(move || connect_inside(&sandbox, port));
-            let stream = connected
-                .await
-                .map_err(failed)?
-                .map_err(|error| failed(format!("cannot connect to port {port} inside the pod: {error}")))?;
-            stream.set_nonblocking(true).map_err(failed)?;
-            let (reader, writer) = TcpStream::from_std(stream).map_err(failed)?.into_split();
+            let stream = connect_inside(&sandbox, port).await?;
+            // Whoever forwards cuts as it comes; waiting for more would only be slow.
+            let _ = stream.set_nodelay(true);
+            let (reader, writer) = stream.into_split();
             Ok(PortIo { reader: Box::new(reader), writer: Box::new(writer) })
         }
         .boxed()
     }
 }
 
-/// Connects from inside the pod, on a thread of its own: a thread that changed its network namespace is used for nothing
-/// else afterwards.
-fn connect_inside(sandbox: &Sandbox, port: u16) -> io::Result<std::net::TcpStream> {
+/// Connects to a port as a process of the pod would.
+async fn connect_inside(sandbox: &Sandbox, port: u16) -> Result<TcpStream, StartStreamError> {
     if !matches!(sandbox.standing(), Standing::Ready(_)) {
-        return Err(io::Error::new(io::ErrorKind::NotConnected, "the pod does not run"));
+        return Err(failed("the pod does not run"));
     }
     let namespace = if sandbox.host_network() {
         None
     } else {
-        Some(File::open(format!("/proc/{}/ns/net", sandbox.record().shim_pid))?)
+        let path = format!("/proc/{}/ns/net", sandbox.record().shim_pid);
+        Some(
+            File::open(path)
+                .map_err(|error| failed(format!("the pod's network cannot be entered: {error}")))?,
+        )
     };
-    let thread = std::thread::Builder::new().name("port-forward".to_owned()).spawn(move || {
-        if let Some(namespace) = namespace {
-            nix::sched::setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET).map_err(io::Error::from)?;
+    let mut refusal = String::new();
+    for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+        let target = SocketAddr::new(address, port);
+        let connected = match &namespace {
+            None => TcpStream::connect(target).await.map_err(|error| error.to_string()),
+            Some(namespace) => {
+                network::connect_inside(namespace.as_fd(), target).await.map_err(|error| match error {
+                    ConnectInsideError::Connect { source, .. } => source.to_string(),
+                    error @ (ConnectInsideError::LinkLocal(_) | ConnectInsideError::Socket(_)) => {
+                        error.to_string()
+                    }
+                })
+            }
+        };
+        match connected {
+            Ok(stream) => return Ok(stream),
+            // What is said about the first is what matters to most.
+            Err(error) if refusal.is_empty() => refusal = error,
+            Err(_) => {}
         }
-        std::net::TcpStream::connect(("127.0.0.1", port))
-            .or_else(|error| std::net::TcpStream::connect(("::1", port)).map_err(|_| error))
-    })?;
-    thread.join().map_err(|_| io::Error::other("the connecting thread failed"))?
+    }
+    Err(failed(format!("failed to connect to localhost:{port} inside the pod: {refusal}")))
 }
 
 fn reader(source: Option<OwnedFd>) -> Result<Option<Reader>, StartStreamError> {

@@ -10,7 +10,7 @@ use super::node_request::{container, node, pod, refusal, send};
 use crate::gatekeeper::Call;
 use crate::query::percent_encode;
 use crate::request::Verb;
-use crate::responses::{Answer, whole};
+use crate::responses::{Answer, failure, whole};
 use crate::status::ApiError;
 
 /// Headers of a stream that both sides must agree on.
@@ -23,6 +23,9 @@ const STREAM_HEADERS: [&str; 7] = [
     "sec-websocket-accept",
     "x-stream-protocol-version",
 ];
+
+/// With this header a refusal names the protocols that would have been taken.
+const ACCEPTED_VERSIONS: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
 
 pub(super) async fn run(mut call: Call, subresource: &str) -> Result<Answer, ApiError> {
     if !matches!(call.verb, Verb::Get | Verb::Create) {
@@ -57,7 +60,12 @@ pub(super) async fn run(mut call: Call, subresource: &str) -> Result<Answer, Api
     copy_headers(call.request.headers(), request.headers_mut());
     let mut response = send(&call, &node, request).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Err(refusal(response).await);
+        let accepted: Vec<HeaderValue> = response.headers().get_all(&ACCEPTED_VERSIONS).iter().cloned().collect();
+        let mut answer = failure(&refusal(response).await);
+        for version in accepted {
+            answer.headers_mut().append(ACCEPTED_VERSIONS, version);
+        }
+        return Ok(answer);
     }
     let mut reply = Response::new(whole(Bytes::new()));
     *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -171,6 +171,8 @@ async fn relay(
     let connection = tokio::net::TcpStream::connect(&address)
         .await
         .map_err(|error| failed("the runtime's stream cannot be reached", &error))?;
+    // Small pieces must not wait for the answers to those before them.
+    let _ = connection.set_nodelay(true);
     let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(connection))
         .await
         .map_err(|error| failed("the runtime's stream cannot be reached", &error))?;

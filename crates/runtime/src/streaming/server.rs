@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -18,18 +18,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::negotiation::{ACCEPTED_VERSIONS, Agreement, Purpose, negotiate};
 use super::ports::{MAX_PORTS, forward};
-use super::session::{Outbound, Patience, QUEUE, carry};
+use super::session::{Inbound, Outbound, Patience, QUEUE, carry};
 use super::status::{SessionEnd, Subject};
 use super::tokens::{Token, Tokens, TooManyTokens};
-use super::websocket::{self, Protocol, choose_protocol};
-use super::{StreamRequest, StreamSource, StreamingConfig};
+use super::{
+    ExecIo, StartStreamError, StreamRequest, StreamSource, StreamingConfig, WantedStreams, spdy_ports,
+    spdy_process, websocket,
+};
 
 /// A client has so long to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of a tunnel that are under way to the session inside it, in each direction.
+const TUNNEL_BYTES: usize = 64 * 1024;
 
 /// The server. Dropping it closes the listener and every stream.
 pub(crate) struct StreamingServer {
@@ -150,6 +155,8 @@ async fn accept_loop(listener: TcpListener, shared: Arc<Shared>, source: Arc<dyn
 }
 
 async fn serve_connection(connection: TcpStream, shared: &Arc<Shared>, source: &Arc<dyn StreamSource>) {
+    // What is typed is one small piece after the other; each would wait for the answer to the one before.
+    let _ = connection.set_nodelay(true);
     let service = service_fn(|request| {
         let response = answer(request, shared, source);
         async { Ok::<_, Infallible>(response) }
@@ -174,38 +181,22 @@ fn refuse(status: StatusCode, text: &str) -> Answer {
     response
 }
 
-/// Whether one of the words of a header is this one.
-fn header_says(headers: &HeaderMap, name: http::HeaderName, word: &str) -> bool {
-    header_words(headers, &name).any(|found| found.eq_ignore_ascii_case(word))
-}
-
-fn header_words<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> impl Iterator<Item = &'a str> {
-    headers
-        .get_all(name)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .filter(|word| !word.is_empty())
-}
-
 /// Judges a request without touching its token until everything else about it is right.
 fn answer(mut request: Request<Incoming>, shared: &Arc<Shared>, source: &Arc<dyn StreamSource>) -> Answer {
-    let headers = request.headers();
-    if !header_says(headers, CONNECTION, "upgrade") || !header_says(headers, UPGRADE, "websocket") {
-        return refuse(
-            StatusCode::BAD_REQUEST,
-            "unable to upgrade: ask for WebSocket (SPDY is not served here)",
-        );
-    }
-    if request.method() != Method::GET {
-        return refuse(StatusCode::METHOD_NOT_ALLOWED, "a WebSocket begins with GET");
-    }
-    let Some(key) = headers.get(SEC_WEBSOCKET_KEY).map(|key| derive_accept_key(key.as_bytes())) else {
-        return refuse(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing");
+    let purpose = if request.uri().path().starts_with("/portforward/") {
+        Purpose::PortForward
+    } else {
+        Purpose::Process
     };
-    let Some(protocol) = choose_protocol(header_words(headers, &SEC_WEBSOCKET_PROTOCOL)) else {
-        return refuse(StatusCode::FORBIDDEN, "none of the offered subprotocols is known");
+    let agreement = match negotiate(request.method(), request.headers(), purpose) {
+        Ok(agreement) => agreement,
+        Err(disagreement) => {
+            let mut response = refuse(disagreement.status, &disagreement.text);
+            for name in disagreement.accepted {
+                response.headers_mut().append(ACCEPTED_VERSIONS, HeaderValue::from_static(name));
+            }
+            return response;
+        }
     };
     let redeemed = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/')).and_then(
         |(kind, token)| {
@@ -217,7 +208,10 @@ fn answer(mut request: Request<Incoming>, shared: &Arc<Shared>, source: &Arc<dyn
         return refuse(StatusCode::NOT_FOUND, "no such stream: the URL was used already, or is too old");
     };
     let wanted = match wanted {
-        StreamRequest::PortForward { sandbox, ports } if ports.is_empty() => {
+        // Over channels the ports are known at the beginning; over SPDY each connection names its own.
+        StreamRequest::PortForward { sandbox, ports }
+            if ports.is_empty() && matches!(agreement, Agreement::Channels { .. }) =>
+        {
             match requested_ports(request.uri().query().unwrap_or_default()) {
                 Some(ports) => StreamRequest::PortForward { sandbox, ports },
                 None => {
@@ -233,6 +227,17 @@ fn answer(mut request: Request<Incoming>, shared: &Arc<Shared>, source: &Arc<dyn
     let Some(place) = shared.take_place(wanted.sandbox()) else {
         return refuse(StatusCode::TOO_MANY_REQUESTS, "the pod has as many streams as it may have");
     };
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static(agreement.upgrade()));
+    for (name, value) in agreement.headers() {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    }
+
     let upgrade = hyper::upgrade::on(&mut request);
     let (shared, source) = (Arc::clone(shared), Arc::clone(source));
     tokio::spawn(async move {
@@ -240,7 +245,7 @@ fn answer(mut request: Request<Incoming>, shared: &Arc<Shared>, source: &Arc<dyn
         let session = async {
             match upgrade.await {
                 Ok(connection) => {
-                    serve_stream(TokioIo::new(connection), protocol, wanted, &shared, &source).await
+                    serve_stream(TokioIo::new(connection), agreement, wanted, &shared.config, &source).await
                 }
                 Err(error) => tracing::debug!(%error, "a client went away before its stream began"),
             }
@@ -251,18 +256,6 @@ fn answer(mut request: Request<Incoming>, shared: &Arc<Shared>, source: &Arc<dyn
         }
         drop(place);
     });
-
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = response.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    if let Ok(key) = HeaderValue::from_str(&key) {
-        headers.insert(SEC_WEBSOCKET_ACCEPT, key);
-    }
-    if let Some(name) = protocol.name {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name));
-    }
     response
 }
 
@@ -278,46 +271,111 @@ fn requested_ports(query: &str) -> Option<Vec<u16>> {
     (1..=MAX_PORTS).contains(&ports.len()).then_some(ports)
 }
 
+type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
+
 async fn serve_stream(
-    connection: TokioIo<hyper::upgrade::Upgraded>,
-    protocol: Protocol,
+    connection: Upgraded,
+    agreement: Agreement,
     wanted: StreamRequest,
-    shared: &Shared,
+    config: &StreamingConfig,
     source: &Arc<dyn StreamSource>,
 ) {
-    let socket = websocket::accept(connection).await;
-    let patience = Patience { idle: shared.config.idle_timeout, after_end: shared.config.quiet_after_end };
-    let (started, streams, subject) = match wanted {
-        StreamRequest::Execute { container, command, streams, .. } => {
-            (source.execute(&container, &command, streams).await, streams, Subject::Command(command))
-        }
-        StreamRequest::Attach { container, streams, .. } => {
-            (source.attach(&container, streams).await, streams, Subject::Container)
-        }
-        StreamRequest::PortForward { sandbox, ports } => {
+    match (agreement, wanted) {
+        (Agreement::Channels { protocol, .. }, StreamRequest::PortForward { sandbox, ports }) => {
             let connect = |port| {
                 let opening = source.connect_port(&sandbox, port);
                 async move { (port, opening.await) }
             };
             let opened = futures::future::join_all(ports.into_iter().map(connect)).await;
-            return forward(socket, protocol, opened, patience.idle).await;
+            forward(websocket::accept(connection).await, protocol, opened, config.idle_timeout).await;
         }
+        (Agreement::Channels { protocol, .. }, wanted) => {
+            let socket = websocket::accept(connection).await;
+            let (started, streams, subject) = start(wanted, source).await;
+            let (inbound, from_client) = mpsc::channel(QUEUE);
+            let (to_client, outbound) = mpsc::channel(QUEUE);
+            let pump = websocket::pump(socket, protocol, streams, subject, inbound, outbound);
+            tokio::join!(pump, hold_session(started, from_client, to_client, config));
+        }
+        (Agreement::SpdyProcess(protocol), wanted) => {
+            let streams = wanted.streams();
+            over_spdy(connection, config, async |new| {
+                // The process is not started for a client that never gets as far as this.
+                let Some(gathered) = spdy_process::gather(new, protocol, streams).await else { return };
+                let (started, _, subject) = start(wanted, source).await;
+                let (inbound, from_client) = mpsc::channel(QUEUE);
+                let (to_client, outbound) = mpsc::channel(QUEUE);
+                let pump = spdy_process::pump(gathered, subject, inbound, outbound);
+                tokio::join!(pump, hold_session(started, from_client, to_client, config));
+            })
+            .await;
+        }
+        (Agreement::SpdyPorts, wanted) => {
+            let sandbox = wanted.sandbox().to_owned();
+            over_spdy(connection, config, |new| spdy_ports::forward(new, sandbox, Arc::clone(source))).await;
+        }
+        (Agreement::Tunnel { .. }, wanted) => {
+            let sandbox = wanted.sandbox().to_owned();
+            let (near, far) = tokio::io::duplex(TUNNEL_BYTES);
+            let tunnel = spdy::tunnel(websocket::accept(connection).await, far);
+            let ports = over_spdy(near, config, |new| spdy_ports::forward(new, sandbox, Arc::clone(source)));
+            tokio::join!(tunnel, ports);
+        }
+    }
+}
+
+/// Drives a SPDY session while `work` deals with the streams that the client opens.
+async fn over_spdy<T, W>(transport: T, config: &StreamingConfig, work: impl FnOnce(spdy::Streams) -> W)
+where
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite,
+    W: Future<Output = ()>,
+{
+    let (driver, streams, opener) =
+        spdy::session(transport, spdy::Role::Server, spdy::Limits::default(), config.idle_timeout);
+    // Streams are opened by clients only.
+    drop(opener);
+    let driver = async {
+        let end = driver.await;
+        tracing::debug!(%end, "a SPDY session ended");
     };
-    let (inbound, from_client) = mpsc::channel(QUEUE);
-    let (to_client, outbound) = mpsc::channel(QUEUE);
-    let pump = websocket::pump(socket, protocol, streams, subject, inbound, outbound);
+    tokio::join!(driver, work(streams));
+}
+
+/// Begins what a URL stands for, unless that is ports.
+async fn start(
+    wanted: StreamRequest,
+    source: &Arc<dyn StreamSource>,
+) -> (Result<ExecIo, StartStreamError>, WantedStreams, Subject) {
+    let streams = wanted.streams();
+    match wanted {
+        StreamRequest::Execute { container, command, .. } => {
+            (source.execute(&container, &command, streams).await, streams, Subject::Command(command))
+        }
+        StreamRequest::Attach { container, .. } => {
+            (source.attach(&container, streams).await, streams, Subject::Container)
+        }
+        StreamRequest::PortForward { .. } => {
+            let message = "ports have no streams of a process".to_owned();
+            (Err(StartStreamError { message }), streams, Subject::Container)
+        }
+    }
+}
+
+/// The session of a process that was started; the last word about one that was not.
+async fn hold_session(
+    started: Result<ExecIo, StartStreamError>,
+    from_client: mpsc::Receiver<Inbound>,
+    to_client: mpsc::Sender<Outbound>,
+    config: &StreamingConfig,
+) {
     match started {
         Ok(process) => {
-            let session = carry(process, from_client, to_client, patience);
-            tokio::join!(pump, session);
+            let patience = Patience { idle: config.idle_timeout, after_end: config.quiet_after_end };
+            carry(process, from_client, to_client, patience).await;
         }
         Err(error) => {
-            let last_word = async move {
-                // The client may be gone already.
-                let _ = to_client.send(Outbound::End(SessionEnd::NotStarted(error))).await;
-                drop(from_client);
-            };
-            tokio::join!(pump, last_word);
+            // The client may be gone already.
+            let _ = to_client.send(Outbound::End(SessionEnd::NotStarted(error))).await;
         }
     }
 }

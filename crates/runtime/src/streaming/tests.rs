@@ -12,6 +12,8 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::*;
 
+mod over_spdy;
+
 /// The process behind one stream, in the hands of the test.
 struct FakeProcess {
     stdin: Option<DuplexStream>,

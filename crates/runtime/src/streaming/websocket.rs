@@ -115,12 +115,21 @@ pub(super) fn decode(encoding: Encoding, message: &[u8]) -> Option<(u8, Bytes)> 
     }
 }
 
+/// A terminal's size as clients write it.
 #[derive(Deserialize)]
-struct ResizeMessage {
+pub(super) struct ResizeMessage {
     #[serde(rename = "Width")]
     width: u16,
     #[serde(rename = "Height")]
     height: u16,
+}
+
+impl ResizeMessage {
+    /// The size, unless it is none.
+    pub(super) fn size(self) -> Option<TerminalSize> {
+        let size = TerminalSize { width: self.width, height: self.height };
+        (size.width > 0 && size.height > 0).then_some(size)
+    }
 }
 
 /// What a message of a client means. Channels that the client may not write to, and sizes that are none, mean nothing.
@@ -129,8 +138,7 @@ pub(super) fn read_message(protocol: Protocol, channel: u8, bytes: Bytes) -> Opt
         STDIN => Some(Inbound::Stdin(bytes)),
         RESIZE => {
             let size: ResizeMessage = serde_json::from_slice(&bytes).ok()?;
-            let size = TerminalSize { width: size.width, height: size.height };
-            (size.width > 0 && size.height > 0).then_some(Inbound::Resize(size))
+            size.size().map(Inbound::Resize)
         }
         CLOSE if protocol.can_close && bytes.first() == Some(&STDIN) => Some(Inbound::StdinClosed),
         _ => None,
