@@ -60,7 +60,8 @@ pub(super) async fn run(mut call: Call, subresource: &str) -> Result<Answer, Api
     copy_headers(call.request.headers(), request.headers_mut());
     let mut response = send(&call, &node, request).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let accepted: Vec<HeaderValue> = response.headers().get_all(&ACCEPTED_VERSIONS).iter().cloned().collect();
+        let accepted: Vec<HeaderValue> =
+            response.headers().get_all(&ACCEPTED_VERSIONS).iter().cloned().collect();
         let mut answer = failure(&refusal(response).await);
         for version in accepted {
             answer.headers_mut().append(ACCEPTED_VERSIONS, version);
