@@ -167,10 +167,10 @@ async fn connect_inside(sandbox: &Sandbox, port: u16) -> Result<TcpStream, Start
     for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
         let target = SocketAddr::new(address, port);
         let connected = match &namespace {
-            None => TcpStream::connect(target).await.map_err(|error| error.to_string()),
+            None => TcpStream::connect(target).await.map_err(words),
             Some(namespace) => {
                 network::connect_inside(namespace.as_fd(), target).await.map_err(|error| match error {
-                    ConnectInsideError::Connect { source, .. } => source.to_string(),
+                    ConnectInsideError::Connect { source, .. } => words(source),
                     error @ (ConnectInsideError::LinkLocal(_) | ConnectInsideError::Socket(_)) => {
                         error.to_string()
                     }
@@ -185,6 +185,14 @@ async fn connect_inside(sandbox: &Sandbox, port: u16) -> Result<TcpStream, Start
         }
     }
     Err(failed(format!("failed to connect to localhost:{port} inside the pod: {refusal}")))
+}
+
+/// The usual refusal in the words that users of Kubernetes know.
+fn words(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn reader(source: Option<OwnedFd>) -> Result<Option<Reader>, StartStreamError> {
