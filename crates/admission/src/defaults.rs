@@ -8,7 +8,7 @@ use schema::Resource;
 use serde_json::{Value, json};
 
 use crate::kind_rules::rules;
-use crate::tree::{default_field, default_pointer, items, items_mut, object_field};
+use crate::tree::{default_field, default_pointer, items, object_field};
 
 /// Fills in the defaults of the kind. Doing it twice changes nothing.
 pub(crate) fn apply(resource: &Resource, object: &mut Value) {
@@ -26,7 +26,6 @@ pub(crate) fn apply(resource: &Resource, object: &mut Value) {
         ("apps", "StatefulSet") => workload::stateful_set(object),
         ("batch", "Job") => workload::job(object),
         ("batch", "CronJob") => workload::cron_job(object),
-        ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(object),
         _ => {}
     }
     rules(resource).default(object);
@@ -90,12 +89,5 @@ fn node(object: &mut Value) {
     let capacity = object["status"]["capacity"].clone();
     if capacity.is_object() {
         default_pointer(&mut object["status"], "allocatable", capacity);
-    }
-}
-
-fn endpoint_slice(object: &mut Value) {
-    for port in items_mut(object, "ports") {
-        default_pointer(port, "name", "");
-        default_pointer(port, "protocol", "TCP");
     }
 }

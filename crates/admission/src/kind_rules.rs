@@ -5,8 +5,12 @@ use schema::Resource;
 use serde_json::Value;
 
 use crate::errors::FieldErrors;
-use crate::event;
 use crate::request::Warning;
+use crate::{
+    endpoint_slice, endpoints, event, ingress, ingress_class, limit_range, network_policy, persistent_volume,
+    persistent_volume_claim, pod_disruption_budget, priority_class, resource_quota, runtime_class,
+    storage_class,
+};
 
 /// The rules of a kind; what is not said here is the same for all.
 pub(crate) trait KindRules: Sync {
@@ -33,7 +37,22 @@ struct Plain;
 
 impl KindRules for Plain {}
 
-const RULES: &[(&str, &str, &dyn KindRules)] = &[("events.k8s.io", "Event", &event::RegardingEvent)];
+const RULES: &[(&str, &str, &dyn KindRules)] = &[
+    ("", "Endpoints", &endpoints::Endpoints),
+    ("", "LimitRange", &limit_range::LimitRange),
+    ("", "PersistentVolume", &persistent_volume::PersistentVolume),
+    ("", "PersistentVolumeClaim", &persistent_volume_claim::PersistentVolumeClaim),
+    ("", "ResourceQuota", &resource_quota::ResourceQuota),
+    ("discovery.k8s.io", "EndpointSlice", &endpoint_slice::EndpointSlice),
+    ("events.k8s.io", "Event", &event::RegardingEvent),
+    ("networking.k8s.io", "Ingress", &ingress::Ingress),
+    ("networking.k8s.io", "IngressClass", &ingress_class::IngressClass),
+    ("networking.k8s.io", "NetworkPolicy", &network_policy::NetworkPolicy),
+    ("node.k8s.io", "RuntimeClass", &runtime_class::RuntimeClass),
+    ("policy", "PodDisruptionBudget", &pod_disruption_budget::PodDisruptionBudget),
+    ("scheduling.k8s.io", "PriorityClass", &priority_class::PriorityClass),
+    ("storage.k8s.io", "StorageClass", &storage_class::StorageClass),
+];
 
 /// The rules of a kind.
 pub(crate) fn rules(resource: &Resource) -> &'static dyn KindRules {

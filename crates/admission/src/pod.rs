@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 
 use crate::containers::CONTAINER_LISTS;
 use crate::errors::FieldErrors;
+use crate::limit_range;
 use crate::path::Path;
+use crate::priority_class::SYSTEM_CLASSES;
 use crate::request::{AdmissionRequest, Warning};
 use crate::scalars::required_text;
-use crate::tree::{is_set, items, items_mut, object_field, remove, text};
+use crate::tree::{default_pointer, is_set, items, items_mut, object_field, remove, text};
 
 /// Where programs look for the token of their service account.
 const TOKEN_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -30,22 +32,23 @@ const TOKEN_SECONDS: u32 = 3607;
 /// Adds what a new pod gets from the plug-ins that are always on: service account, tolerations, priority.
 pub(crate) fn admit(pod: &mut Value, request: &AdmissionRequest) {
     let is_mirror = is_set(&pod["metadata"]["annotations"][MIRROR]);
+    limit_range::fill_in(pod, &request.limit_ranges);
     let spec = &mut pod["spec"];
     if !is_mirror {
         use_service_account(spec, request);
     }
     bear_taints(spec);
+    if let Some(class) = &request.priority_class {
+        spec["priorityClassName"] = class["metadata"]["name"].clone();
+        spec["priority"] = class["value"].clone();
+        default_pointer(spec, "preemptionPolicy", class["preemptionPolicy"].clone());
+    }
     if !is_set(&spec["priority"]) {
-        spec["priority"] = match text(&spec["priorityClassName"]) {
-            "system-node-critical" => 2_000_001_000,
-            "system-cluster-critical" => 2_000_000_000,
-            _ => 0,
-        }
-        .into();
+        let name = text(&spec["priorityClassName"]);
+        let class = SYSTEM_CLASSES.iter().find(|(own, ..)| *own == name);
+        spec["priority"] = class.map_or(0, |(_, value, _)| *value).into();
     }
-    if !is_set(&spec["preemptionPolicy"]) {
-        spec["preemptionPolicy"] = "PreemptLowerPriority".into();
-    }
+    default_pointer(spec, "preemptionPolicy", "PreemptLowerPriority");
 }
 
 fn use_service_account(spec: &mut Value, request: &AdmissionRequest) {

@@ -89,6 +89,10 @@ pub struct AdmissionRequest {
     /// The object of the pod's service account, when it exists: its `automountServiceAccountToken` and
     /// `imagePullSecrets` are applied at create.
     pub service_account: Option<Value>,
+    /// The LimitRanges of a new pod's namespace.
+    pub limit_ranges: Vec<Value>,
+    /// The priority class that a new pod names, or the cluster's default one.
+    pub priority_class: Option<Value>,
     /// What a pod's environment needs, as far as the caller may read it.
     pub sources: SourceObjects,
 }
