@@ -9,7 +9,9 @@ use serde_json::Value;
 use store::Collection;
 
 use crate::strategy::{
-    Strategy, config_map, event, lease, namespace, node, pod, secret, service, service_account, template,
+    Strategy, config_map, endpoint_slice, endpoints, event, ingress, ingress_class, lease, limit_range,
+    namespace, network_policy, node, persistent_volume, persistent_volume_claim, pod, pod_disruption_budget,
+    priority_class, resource_quota, runtime_class, secret, service, service_account, storage_class, template,
 };
 
 /// One resource that is served.
@@ -163,14 +165,27 @@ pub struct UnknownKind {
 
 const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("", "v1", "configmaps", &config_map::ConfigMaps),
+    ("", "v1", "endpoints", &endpoints::Endpoints),
     ("", "v1", "events", &event::Events),
+    ("", "v1", "limitranges", &limit_range::LimitRanges),
     ("", "v1", "namespaces", &namespace::Namespaces),
     ("", "v1", "nodes", &node::Nodes),
+    ("", "v1", "persistentvolumeclaims", &persistent_volume_claim::PersistentVolumeClaims),
+    ("", "v1", "persistentvolumes", &persistent_volume::PersistentVolumes),
     ("", "v1", "pods", &pod::Pods),
+    ("", "v1", "resourcequotas", &resource_quota::ResourceQuotas),
     ("", "v1", "secrets", &secret::Secrets),
     ("", "v1", "serviceaccounts", &service_account::ServiceAccounts),
     ("", "v1", "services", &service::Services),
     ("coordination.k8s.io", "v1", "leases", &lease::Leases),
+    ("discovery.k8s.io", "v1", "endpointslices", &endpoint_slice::EndpointSlices),
+    ("networking.k8s.io", "v1", "ingressclasses", &ingress_class::IngressClasses),
+    ("networking.k8s.io", "v1", "ingresses", &ingress::Ingresses),
+    ("networking.k8s.io", "v1", "networkpolicies", &network_policy::NetworkPolicies),
+    ("node.k8s.io", "v1", "runtimeclasses", &runtime_class::RuntimeClasses),
+    ("policy", "v1", "poddisruptionbudgets", &pod_disruption_budget::PodDisruptionBudgets),
+    ("scheduling.k8s.io", "v1", "priorityclasses", &priority_class::PriorityClasses),
+    ("storage.k8s.io", "v1", "storageclasses", &storage_class::StorageClasses),
     // In this order: for clients the last resource of a kind is the kind's own.
     ("template.coracle.dev", "v1", "processedtemplates", &template::ProcessedTemplates),
     ("template.coracle.dev", "v1", "templates", &template::Templates),

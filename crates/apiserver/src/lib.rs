@@ -33,6 +33,7 @@ mod kinds;
 mod limits;
 mod list_options;
 mod listener;
+mod lookup;
 mod media;
 mod metrics;
 mod namespaces;

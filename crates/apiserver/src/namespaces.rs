@@ -30,7 +30,15 @@ fn core<'s>(server: &'s Server, plural: &str) -> Result<&'s Arc<Kind>, ApiError>
 
 /// Creates an object on behalf of the server, unless it exists.
 async fn ensure(server: &Arc<Server>, plural: &str, namespace: &str, value: Value) -> Result<(), ApiError> {
-    let kind = core(server, plural)?;
+    ensure_of(server, core(server, plural)?, namespace, value).await
+}
+
+async fn ensure_of(
+    server: &Arc<Server>,
+    kind: &Arc<Kind>,
+    namespace: &str,
+    value: Value,
+) -> Result<(), ApiError> {
     let name = object::name(&value).to_owned();
     if server.store.get(&Key::new(kind.collection(), namespace, &name)).is_some() {
         return Ok(());
@@ -66,6 +74,7 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
             .map_err(|error| StartError::bootstrap(format!("namespace {name}"), &error))
     }))
     .await?;
+    system_priorities(server).await?;
     let port = server.config.advertise.map_or(6443, |address| address.port());
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -95,6 +104,20 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
     }))
     .await?;
     Ok(())
+}
+
+/// The priority classes of the system's own pods.
+async fn system_priorities(server: &Arc<Server>) -> Result<(), StartError> {
+    let Some(kind) = server.kinds.find("scheduling.k8s.io", "v1", "priorityclasses") else { return Ok(()) };
+    try_join_all(admission::SYSTEM_CLASSES.map(|(name, value, description)| async move {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value, "description": description});
+        ensure_of(server, kind, "", class)
+            .await
+            .map_err(|error| StartError::bootstrap(format!("priority class {name}"), &error))
+    }))
+    .await
+    .map(drop)
 }
 
 /// The server may listen elsewhere than the last time.

@@ -1,14 +1,27 @@
 //! What is special about a kind. One file a kind; everything that is not said here is the same for all.
 
 pub(crate) mod config_map;
+pub(crate) mod endpoint_slice;
+pub(crate) mod endpoints;
 pub(crate) mod event;
+pub(crate) mod ingress;
+pub(crate) mod ingress_class;
 pub(crate) mod lease;
+pub(crate) mod limit_range;
 pub(crate) mod namespace;
+pub(crate) mod network_policy;
 pub(crate) mod node;
+pub(crate) mod persistent_volume;
+pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
+pub(crate) mod pod_disruption_budget;
+pub(crate) mod priority_class;
+pub(crate) mod resource_quota;
+pub(crate) mod runtime_class;
 pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod service_account;
+pub(crate) mod storage_class;
 pub(crate) mod template;
 
 use jiff::Timestamp;
@@ -29,6 +42,14 @@ pub(crate) enum Hooks {
     Services,
     /// Fills new namespaces and empties those that end.
     Namespaces,
+}
+
+/// A notice for the answers to what changes objects.
+fn on_writes(verb: Verb, notice: &'static str) -> Option<&'static str> {
+    match verb {
+        Verb::Create | Verb::Update | Verb::Patch => Some(notice),
+        Verb::Get | Verb::List | Verb::Watch | Verb::Delete | Verb::DeleteCollection => None,
+    }
 }
 
 /// What is special about a kind.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::Kind;
 use crate::media::MetaVersion;
-use crate::object::{at, name, text};
+use crate::object::{at, list, name, text};
 use crate::timestamps::age;
 
 pub(crate) use pod::pod_cells;
@@ -49,6 +49,46 @@ pub(crate) fn count(object: &Value, path: &[&str]) -> usize {
 /// `<none>` for nothing.
 pub(crate) fn or_none(text: String) -> String {
     if text.is_empty() { "<none>".to_owned() } else { text }
+}
+
+/// `<unset>` for nothing.
+pub(crate) fn or_unset(text: &str) -> String {
+    if text.is_empty() { "<unset>".to_owned() } else { text.to_owned() }
+}
+
+/// Whether an object is marked as deleted.
+pub(crate) fn is_going(object: &Value) -> bool {
+    !text(object, &["metadata", "deletionTimestamp"]).is_empty()
+}
+
+/// The first three of some texts, and how many more there are.
+pub(crate) fn first_three(texts: &[String]) -> String {
+    const SHOWN: usize = 3;
+    match texts.split_at_checked(SHOWN) {
+        Some((first, more)) if !more.is_empty() => format!("{} + {} more...", first.join(","), more.len()),
+        _ => texts.join(","),
+    }
+}
+
+/// A label selector as selectors are written; `<none>` for one that demands nothing.
+pub(crate) fn label_selector(selector: &Value) -> String {
+    let mut demands: Vec<String> = Vec::new();
+    for (key, value) in at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten() {
+        demands.push(format!("{key}={}", value.as_str().unwrap_or_default()));
+    }
+    for expression in list(selector, &["matchExpressions"]) {
+        let key = text(expression, &["key"]);
+        let mut values: Vec<&str> = list(expression, &["values"]).iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        demands.push(match text(expression, &["operator"]) {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    demands.sort();
+    or_none(demands.join(","))
 }
 
 /// The definitions of the columns of a kind.

@@ -72,3 +72,220 @@ async fn a_new_event_says_when_what_and_who() {
          count: Invalid value: \"\": needs to be unset]"
     );
 }
+
+/// Creates an object and answers with it; the test fails in the server's words.
+async fn create(running: &Running, path: &str, object: &Value) -> Value {
+    let (code, answer) = running.post(path, object).await;
+    assert_eq!(code, 201, "{answer}");
+    answer
+}
+
+/// The cells of one object's table but its age, as text.
+async fn cells(running: &Running, path: &str) -> Vec<String> {
+    let headers = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let (code, table) = running.call("GET", path, &headers, b"").await;
+    assert_eq!(code, 200, "{table}");
+    let columns = table["columnDefinitions"].as_array().expect("columns");
+    let cells = table["rows"][0]["cells"].as_array().expect("cells");
+    assert_eq!(columns.len(), cells.len(), "{path}: {table}");
+    columns
+        .iter()
+        .zip(cells)
+        .filter(|(column, _)| column["name"] != "Age")
+        .map(|(_, cell)| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned))
+        .collect()
+}
+
+#[tokio::test]
+async fn each_kind_is_printed_in_the_columns_of_kubectl() {
+    let running = Running::start().await;
+    let rows: &[(&str, &str, Value, &[&str])] = &[
+        (
+            DEFAULT,
+            "endpoints",
+            json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e"}, "subsets": [
+                {"addresses": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]}]}),
+            &["e", "10.0.0.1:1,10.0.0.2:1,10.0.0.1:2 + 1 more..."],
+        ),
+        (
+            "/apis/discovery.k8s.io/v1/namespaces/default",
+            "endpointslices",
+            json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "e"},
+                "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"port": 80}]}),
+            &["e", "IPv4", "80", "10.0.0.1"],
+        ),
+        (
+            "/api/v1",
+            "persistentvolumes",
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
+                "hostPath": {"path": "/x"}, "claimRef": {"namespace": "n", "name": "c"}, "storageClassName": "fast"}}),
+            &["v", "1Gi", "RWO,RWX", "Retain", "Pending", "n/c", "fast", "<unset>", "", "Filesystem"],
+        ),
+        (
+            DEFAULT,
+            "persistentvolumeclaims",
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}}),
+            &["c", "Pending", "", "", "", "fast", "<unset>", "Filesystem"],
+        ),
+        (
+            "/apis/storage.k8s.io/v1",
+            "storageclasses",
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "example.com/p",
+                "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}),
+            &["fast (default)", "example.com/p", "Delete", "Immediate", "false"],
+        ),
+        (
+            "/apis/scheduling.k8s.io/v1",
+            "priorityclasses",
+            json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7}),
+            &["high", "7", "false", "PreemptLowerPriority"],
+        ),
+        (
+            "/apis/node.k8s.io/v1",
+            "runtimeclasses",
+            json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "r"}, "handler": "h"}),
+            &["r", "h"],
+        ),
+        (
+            "/apis/policy/v1/namespaces/default",
+            "poddisruptionbudgets",
+            json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+                "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"a": "b"}}}}),
+            &["b", "50%", "N/A", "0"],
+        ),
+        (
+            "/apis/networking.k8s.io/v1",
+            "ingressclasses",
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "i"}, "spec": {
+                "controller": "example.com/i", "parameters": {"apiGroup": "example.com", "kind": "P", "name": "x"}}}),
+            &["i", "example.com/i", "P.example.com/x"],
+        ),
+        (
+            "/apis/networking.k8s.io/v1/namespaces/default",
+            "ingresses",
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"}, "spec": {
+                "tls": [{}], "rules": [{"host": "a.example"}, {"host": "b.example"}],
+                "defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}}),
+            &["i", "<none>", "a.example,b.example", "", "80, 443"],
+        ),
+        (
+            "/apis/networking.k8s.io/v1/namespaces/default",
+            "networkpolicies",
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n"}, "spec": {
+                "podSelector": {"matchLabels": {"b": "c"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]}}}),
+            &["n", "a in (x,y),b=c"],
+        ),
+    ];
+    for (root, plural, object, expected) in rows {
+        create(&running, &format!("{root}/{plural}"), object).await;
+        let name = object["metadata"]["name"].as_str().expect("a name");
+        assert_eq!(cells(&running, &format!("{root}/{plural}/{name}")).await, *expected, "{plural}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_only_stored_says_so() {
+    let running = Running::start().await;
+    let class = json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "i"},
+        "spec": {"controller": "example.com/i"}});
+    let path = "/apis/networking.k8s.io/v1/ingressclasses";
+    let headers = [("content-type", "application/json")];
+    let response = running.send(support::request("POST", path, &headers, class.to_string().as_bytes())).await;
+    assert_eq!(
+        response.headers()["warning"],
+        "299 - \"IngressClasses are stored only: there is no ingress controller\""
+    );
+    let response = running.send(support::request("GET", path, &[], b"")).await;
+    assert!(response.headers().get("warning").is_none());
+    let response = running.send(support::request("GET", &format!("{DEFAULT}/endpoints"), &[], b"")).await;
+    assert_eq!(
+        response.headers()["warning"],
+        "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\""
+    );
+}
+
+#[tokio::test]
+async fn a_priority_class_gives_pods_their_priority() {
+    let running = Running::start().await;
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let (_, list) = running.get(classes).await;
+    let values: Vec<&Value> =
+        list["items"].as_array().expect("items").iter().map(|one| &one["value"]).collect();
+    assert_eq!(values, [&json!(2_000_000_000), &json!(2_000_001_000)]);
+    let class = |name: &str, value: i64| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
+    let mut high = class("high", 1000);
+    high["preemptionPolicy"] = json!("Never");
+    create(&running, classes, &high).await;
+    let pods = format!("{DEFAULT}/pods");
+    let with = |name: &str, field: &str, value: Value| {
+        let mut pod = support::pod(name);
+        pod["spec"][field] = value;
+        pod
+    };
+    let pod = create(&running, &pods, &with("a", "priorityClassName", json!("high"))).await;
+    assert_eq!((&pod["spec"]["priority"], &pod["spec"]["preemptionPolicy"]), (&json!(1000), &json!("Never")));
+    let (code, answer) = running.post(&pods, &with("b", "priorityClassName", json!("none"))).await;
+    assert_eq!(code, 403);
+    assert_eq!(answer["message"], "pods \"b\" is forbidden: no PriorityClass with name none was found");
+    let (code, answer) = running.post(&pods, &with("b", "priority", json!(5))).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "pods \"b\" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority \
+         admission controller computed 0 from the given PriorityClass name"
+    );
+    let mut default = class("usual", 10);
+    default["globalDefault"] = json!(true);
+    create(&running, classes, &default).await;
+    let pod = create(&running, &pods, &support::pod("c")).await;
+    assert_eq!((&pod["spec"]["priority"], &pod["spec"]["priorityClassName"]), (&json!(10), &json!("usual")));
+    default["metadata"]["name"] = json!("other");
+    let (code, answer) = running.post(classes, &default).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "priorityclasses.scheduling.k8s.io \"other\" is forbidden: PriorityClass usual is already marked as default. \
+         Only one default can exist"
+    );
+    let (code, answer) = running.post(classes, &class("system-mine", 1)).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        answer["message"],
+        "PriorityClass.scheduling.k8s.io \"system-mine\" is invalid: metadata.name: Forbidden: priority class names with \
+         'system-' prefix are reserved for system use only. error: system-mine is not a known system priority class"
+    );
+}
+
+#[tokio::test]
+async fn a_limit_range_fills_in_and_refuses() {
+    let running = Running::start().await;
+    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "r"}, "spec": {"limits": [
+        {"type": "Container", "max": {"cpu": "1"}, "defaultRequest": {"cpu": "100m"}},
+        {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]}});
+    let range = create(&running, &format!("{DEFAULT}/limitranges"), &range).await;
+    assert_eq!(range["spec"]["limits"][0]["default"], json!({"cpu": "1"}), "a maximum is the default");
+    let pod = create(&running, &format!("{DEFAULT}/pods"), &support::pod("a")).await;
+    assert_eq!(
+        pod["spec"]["containers"][0]["resources"],
+        json!({"limits": {"cpu": "1"}, "requests": {"cpu": "100m"}})
+    );
+    assert_eq!(pod["status"]["qosClass"], "Burstable");
+    let mut greedy = support::pod("b");
+    greedy["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "2"}});
+    let (code, answer) = running.post(&format!("{DEFAULT}/pods"), &greedy).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "pods \"b\" is forbidden: maximum cpu usage per Container is 1, but limit is 2"
+    );
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
+    let (code, answer) = running.post(&format!("{DEFAULT}/persistentvolumeclaims"), &claim).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi"
+    );
+}

@@ -16,7 +16,8 @@ fn is_served(path: &str) -> bool {
     let resource = path.rsplit('/').next().unwrap_or_default();
     let served =
         ["configmaps", "events", "namespaces", "nodes", "pods", "secrets", "serviceaccounts", "services"];
-    path.starts_with("/api/v1/") && served.contains(&resource) || path.ends_with("/leases")
+    path.starts_with("/api/v1/") && served.contains(&resource)
+        || ["leases", "endpointslices", "poddisruptionbudgets"].contains(&resource)
 }
 
 /// Where objects of this kind are created.

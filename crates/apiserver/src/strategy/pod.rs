@@ -4,9 +4,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Hooks, Strategy};
-use crate::object::{at, text};
+use crate::lookup::objects;
+use crate::object::{at, name, text};
 use crate::selector::SelectableField;
+use crate::status::ApiError;
 use crate::table::pod_cells;
+use crate::writing::Write;
 
 pub(crate) struct Pods;
 
@@ -55,6 +58,17 @@ impl Strategy for Pods {
     fn prepare_create(&self, object: &mut Value) {
         // Everything else of the status is the node's; the quality of service class is filled in with the defaults.
         object["status"] = json!({"phase": "Pending"});
+    }
+
+    fn check(&self, write: &Write<'_>, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
+        if old.is_some() {
+            return Ok(());
+        }
+        let ranges = objects(write.server, "", "limitranges", Some(write.namespace));
+        match admission::pod_refusal(&ranges, new) {
+            Some(refusal) => Err(ApiError::forbidden(write.kind, name(new), refusal)),
+            None => Ok(()),
+        }
     }
 
     fn deletion_grace(&self, object: &Value, requested: Option<i64>) -> i64 {

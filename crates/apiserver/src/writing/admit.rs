@@ -8,10 +8,12 @@ use store::Key;
 
 use super::Write;
 use crate::authorize::may_read_secrets;
+use crate::lookup::{find, objects};
 use crate::object::{self, text};
 use crate::status::ApiError;
 use crate::strategy::Hooks;
 
+const PRIORITY_GROUP: &str = "scheduling.k8s.io";
 /// Marks a pod that stands for one of the node's own.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -25,6 +27,10 @@ pub(super) fn admission_request(write: &Write<'_>, value: &Value) -> Result<Admi
     match write.kind.strategy().hooks() {
         Hooks::Pods => {
             request.service_account = service_account(write, value)?;
+            if is_new(value) {
+                request.limit_ranges = objects(write.server, "", "limitranges", Some(write.namespace));
+                request.priority_class = priority_class(write, value)?;
+            }
             request.sources = sources(write, value);
         }
         Hooks::None | Hooks::Services | Hooks::Namespaces => {}
@@ -50,7 +56,7 @@ fn service_account(write: &Write<'_>, pod: &Value) -> Result<Option<Value>, ApiE
     match core_object(write, "serviceaccounts", write.namespace, name) {
         Some(found) => Ok(Some(found)),
         // An update of a pod whose account went meanwhile is not the place to complain.
-        None if !text(pod, &["metadata", "resourceVersion"]).is_empty() => Ok(None),
+        None if !is_new(pod) => Ok(None),
         None => Err(ApiError::forbidden(
             write.kind,
             object::name(pod),
@@ -60,6 +66,43 @@ fn service_account(write: &Write<'_>, pod: &Value) -> Result<Option<Value>, ApiE
             ),
         )),
     }
+}
+
+/// Whether an object is being created: what is stored has a version.
+fn is_new(object: &Value) -> bool {
+    text(object, &["metadata", "resourceVersion"]).is_empty()
+}
+
+/// The priority class that a new pod names, or the cluster's default one.
+fn priority_class(write: &Write<'_>, pod: &Value) -> Result<Option<Value>, ApiError> {
+    let refused = |detail: String| ApiError::forbidden(write.kind, object::name(pod), detail);
+    let name = text(pod, &["spec", "priorityClassName"]);
+    let class = if name.is_empty() {
+        let classes = objects(write.server, PRIORITY_GROUP, "priorityclasses", None);
+        classes.into_iter().find(|class| class["globalDefault"] == true)
+    } else {
+        let found = find(write.server, PRIORITY_GROUP, "priorityclasses", "", name);
+        Some(found.ok_or_else(|| refused(format!("no PriorityClass with name {name} was found")))?)
+    };
+    let computed = class.as_ref().and_then(|class| class["value"].as_i64()).unwrap_or(0);
+    if let Some(given) = object::at(pod, &["spec", "priority"]).and_then(Value::as_i64)
+        && given != computed
+    {
+        return Err(refused(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
+             computed {computed} from the given PriorityClass name"
+        )));
+    }
+    let policy = class.as_ref().map_or("", |class| text(class, &["preemptionPolicy"]));
+    let policy = if policy.is_empty() { "PreemptLowerPriority" } else { policy };
+    let given = text(pod, &["spec", "preemptionPolicy"]);
+    if !given.is_empty() && given != policy {
+        return Err(refused(format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+             controller computed {policy} from the given PriorityClass name"
+        )));
+    }
+    Ok(class)
 }
 
 /// The sources of a pod's environment, as far as the caller may read them.

@@ -1,0 +1,7 @@
+//! LimitRange.
+
+use super::Strategy;
+
+pub(crate) struct LimitRanges;
+
+impl Strategy for LimitRanges {}
