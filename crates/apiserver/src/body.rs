@@ -14,7 +14,7 @@ use store::Object;
 
 use crate::gatekeeper::Call;
 use crate::kinds::Kind;
-use crate::media::content_type;
+use crate::media::{content_type, media_types, media_types_without_protobuf};
 use crate::query::Query;
 use crate::server::Server;
 use crate::status::ApiError;
@@ -51,11 +51,6 @@ fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// What media types objects may have.
-fn accepted() -> Vec<String> {
-    ["application/json", "application/yaml", PROTOBUF].map(str::to_owned).to_vec()
-}
-
 /// The body as bytes of JSON or as a tree that was read from YAML.
 enum Notation {
     Json,
@@ -69,13 +64,13 @@ fn notation(content: &Content) -> Result<Notation, ApiError> {
         Some("application/yaml") => yaml_tree(&content.bytes).map(Notation::Tree),
         Some(PROTOBUF) => {
             protobuf::read_object(&content.bytes).map(Notation::Tree).map_err(|error| match error {
-                ProtobufError::NoForm { .. } => ApiError::UnsupportedMediaType {
-                    accepted: accepted().into_iter().filter(|own| own != PROTOBUF).collect(),
-                },
+                ProtobufError::NoForm { .. } => {
+                    ApiError::UnsupportedMediaType { accepted: media_types_without_protobuf() }
+                }
                 error => ApiError::bad_request(format!("the protobuf body cannot be decoded: {error}")),
             })
         }
-        Some(_) => Err(ApiError::UnsupportedMediaType { accepted: accepted() }),
+        Some(_) => Err(ApiError::UnsupportedMediaType { accepted: media_types() }),
     }
 }
 

@@ -13,7 +13,9 @@ use hyper::body::Incoming;
 use crate::authorize;
 use crate::identity::Identity;
 use crate::kinds::Kind;
+use crate::media::negotiate;
 use crate::metrics::Seen;
+use crate::notation::{self, Wish};
 use crate::query::Query;
 use crate::request::{ResourceTarget, Target, Verb, parse_path, verb_for};
 use crate::responses::{Answer, failure};
@@ -85,11 +87,15 @@ pub(crate) async fn answer_request(
     door: Door,
     request: Request<Incoming>,
 ) -> Answer {
+    let wish = Wish::of(request.method(), request.headers());
     let mut seen = Seen::new(request.method(), request.headers());
     let admitted = admit(server.clone(), identity, door, request, &mut seen);
-    let answer = match AssertUnwindSafe(admitted).catch_unwind().await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => failure(&error),
+    let action = async {
+        let answer = admitted.await.unwrap_or_else(|error| failure(&error));
+        notation::write(wish, answer).await
+    };
+    let answer = match AssertUnwindSafe(action).catch_unwind().await {
+        Ok(answer) => answer,
         Err(_) => failure(&ApiError::Internal { message: "the request handler panicked".to_owned() }),
     };
     server.metrics.answered(&seen, answer.status());
@@ -173,6 +179,10 @@ async fn admit_resource(
     };
     if !fits {
         return Err(if kind.namespaced() { ApiError::MethodNotAllowed } else { ApiError::NoSuchPath });
+    }
+    if target.subresource.is_none() && !kind.travels() {
+        // Before anything is done: afterwards there would be no way to answer.
+        negotiate(request.headers(), false)?;
     }
     let long = verb == Verb::Watch
         || target.subresource.as_deref().is_some_and(|name| subresources::is_long(name, &query));

@@ -67,6 +67,11 @@ impl Kind {
         self.ty
     }
 
+    /// Whether its objects have a form in protobuf.
+    pub(crate) fn travels(&self) -> bool {
+        schema::protobuf::has_form(self.ty)
+    }
+
     /// Whether this is a second path to objects that are another kind's.
     pub(crate) fn is_alias(&self) -> bool {
         self.resource.group != self.stored.group

@@ -38,6 +38,7 @@ mod media;
 mod metrics;
 mod namespaces;
 mod node;
+mod notation;
 mod object;
 mod openapi;
 mod pagination;

@@ -16,6 +16,36 @@ pub(crate) enum Format {
     Metadata(MetaVersion),
 }
 
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notation {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Notation {
+    const ALL: [Notation; 3] = [Notation::Json, Notation::Yaml, Notation::Protobuf];
+
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Notation::Json => "application/json",
+            Notation::Yaml => "application/yaml",
+            Notation::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+}
+
+/// Every notation, for answers 406 and 415.
+pub(crate) fn media_types() -> Vec<String> {
+    Notation::ALL.map(|notation| notation.media_type().to_owned()).to_vec()
+}
+
+/// The notations of kinds that are not Kubernetes' own, for answers 406 and 415.
+pub(crate) fn media_types_without_protobuf() -> Vec<String> {
+    media_types().into_iter().filter(|own| own != Notation::Protobuf.media_type()).collect()
+}
+
 /// The version of `meta.k8s.io` that a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetaVersion {
@@ -62,12 +92,34 @@ impl MediaRange {
         self.parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether JSON satisfies it. YAML does not differ: every JSON text is YAML.
+    /// The notation that it takes; of several, the first that the server has.
+    pub(crate) fn notation(&self) -> Option<Notation> {
+        match self.name.as_str() {
+            "application/*" | "*/*" | "text/json" => Some(Notation::Json),
+            name => Notation::ALL.into_iter().find(|notation| notation.media_type() == name),
+        }
+    }
+
+    /// Whether JSON satisfies it.
     pub(crate) fn takes_json(&self) -> bool {
-        matches!(
-            self.name.as_str(),
-            "application/json" | "application/yaml" | "application/*" | "*/*" | "text/json"
-        )
+        self.notation() == Some(Notation::Json)
+    }
+
+    /// The form that it asks for; `None`: one that the server does not have.
+    fn format(&self) -> Option<Format> {
+        let version = match (self.parameter("g"), self.parameter("v")) {
+            (Some("meta.k8s.io"), Some("v1")) => Some(MetaVersion::V1),
+            (Some("meta.k8s.io"), Some("v1beta1")) => Some(MetaVersion::V1beta1),
+            _ => None,
+        };
+        match (self.parameter("as"), version) {
+            (None, _) => Some(Format::Object),
+            (Some("Table"), Some(version)) => Some(Format::Table(version)),
+            (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some(version)) => {
+                Some(Format::Metadata(version))
+            }
+            (Some(_), _) => None,
+        }
     }
 }
 
@@ -90,24 +142,43 @@ pub(crate) fn accepted(headers: &HeaderMap) -> Vec<MediaRange> {
 
 /// The form of an answer that holds objects.
 pub(crate) fn object_format(headers: &HeaderMap) -> Result<Format, ApiError> {
-    for range in accepted(headers).iter().filter(|range| range.takes_json()) {
-        let version = match (range.parameter("g"), range.parameter("v")) {
-            (Some("meta.k8s.io"), Some("v1")) => Some(MetaVersion::V1),
-            (Some("meta.k8s.io"), Some("v1beta1")) => Some(MetaVersion::V1beta1),
-            _ => None,
-        };
-        match (range.parameter("as"), version) {
-            (None, _) => return Ok(Format::Object),
-            (Some("Table"), Some(version)) => return Ok(Format::Table(version)),
-            (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some(version)) => {
-                return Ok(Format::Metadata(version));
-            }
-            (Some(_), _) => {}
-        }
-    }
-    Err(ApiError::NotAcceptable {
-        accepted: vec!["application/json".to_owned(), "application/yaml".to_owned()],
+    negotiate(headers, true).map(|(format, _)| format)
+}
+
+/// The form and the notation of an answer that holds objects; `travels` says whether they have a form in protobuf.
+pub(crate) fn negotiate(headers: &HeaderMap, travels: bool) -> Result<(Format, Notation), ApiError> {
+    let fits = |format: Format, notation: Notation| match (notation, format) {
+        (Notation::Json | Notation::Yaml, _) | (Notation::Protobuf, Format::Metadata(_)) => true,
+        // Upstream's tables have no form in protobuf either.
+        (Notation::Protobuf, Format::Table(_)) => false,
+        (Notation::Protobuf, Format::Object) => travels,
+    };
+    first(headers, fits).ok_or_else(|| ApiError::NotAcceptable {
+        accepted: if travels { media_types() } else { media_types_without_protobuf() },
     })
+}
+
+/// The same for a watch, which YAML cannot carry.
+pub(crate) fn negotiate_stream(headers: &HeaderMap, travels: bool) -> Result<(Format, Notation), ApiError> {
+    let fits = |format: Format, notation: Notation| match (notation, format) {
+        (Notation::Json, _) | (Notation::Protobuf, Format::Metadata(_)) => true,
+        (Notation::Yaml, _) | (Notation::Protobuf, Format::Table(_)) => false,
+        (Notation::Protobuf, Format::Object) => travels,
+    };
+    first(headers, fits).ok_or_else(|| ApiError::NotAcceptable {
+        accepted: [Notation::Json, Notation::Protobuf]
+            .into_iter()
+            .filter(|notation| travels || *notation == Notation::Json)
+            .map(|notation| format!("{};stream=watch", notation.media_type()))
+            .collect(),
+    })
+}
+
+fn first(headers: &HeaderMap, fits: impl Fn(Format, Notation) -> bool) -> Option<(Format, Notation)> {
+    accepted(headers)
+        .iter()
+        .filter_map(|range| range.format().zip(range.notation()))
+        .find(|(format, notation)| fits(*format, *notation))
 }
 
 /// The media type of a request body, lower case and without parameters; `None` when the client did not say.
@@ -122,34 +193,92 @@ mod tests {
     use http::HeaderMap;
     use http::header::ACCEPT;
 
-    use super::{Format, MetaVersion, object_format};
+    use super::{Format, MetaVersion, Notation, negotiate, negotiate_stream};
 
-    fn format(accept: Option<&str>) -> Option<Format> {
+    fn headers(accept: Option<&str>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if let Some(accept) = accept {
             headers.insert(ACCEPT, accept.parse().expect("a header"));
         }
-        object_format(&headers).ok()
+        headers
     }
 
     #[test]
-    fn the_first_form_that_the_server_has_is_taken() {
+    fn the_first_form_and_notation_that_the_server_has_are_taken() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(format(Some(table)), Some(Format::Table(MetaVersion::V1)));
+        let protobuf_table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        let cases = [
+            (None, Some((Format::Object, Notation::Json))),
+            (Some("*/*"), Some((Format::Object, Notation::Json))),
+            (Some("application/*;q=0.5, text/html"), Some((Format::Object, Notation::Json))),
+            (Some("application/yaml"), Some((Format::Object, Notation::Yaml))),
+            (Some(table), Some((Format::Table(MetaVersion::V1), Notation::Json))),
+            (
+                Some("application/vnd.kubernetes.protobuf,application/json"),
+                Some((Format::Object, Notation::Protobuf)),
+            ),
+            (
+                Some("application/vnd.kubernetes.protobuf;q=0.1, */*;q=0.5"),
+                Some((Format::Object, Notation::Json)),
+            ),
+            (
+                Some("Application/VND.kubernetes.protobuf;stream=watch"),
+                Some((Format::Object, Notation::Protobuf)),
+            ),
+            (Some(metadata), Some((Format::Metadata(MetaVersion::V1), Notation::Protobuf))),
+            (
+                Some(
+                    "application/json;q=0.5, application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                ),
+                Some((Format::Metadata(MetaVersion::V1), Notation::Json)),
+            ),
+            (Some(protobuf_table), None),
+            (Some("application/json;as=Nonsense;g=meta.k8s.io;v=v1"), None),
+            (Some("application/json;as=Table;g=meta.k8s.io;v=v2"), None),
+            (Some("application/cbor"), None),
+            (Some("text/html"), None),
+            (Some("application/json;q=0"), None),
+        ];
+        for (accept, want) in cases {
+            assert_eq!(negotiate(&headers(accept), true).ok(), want, "{accept:?}");
+        }
+        let both = format!("{protobuf_table},{table}");
         assert_eq!(
-            format(Some("application/vnd.kubernetes.protobuf,application/json")),
-            Some(Format::Object)
+            negotiate(&headers(Some(&both)), true).ok(),
+            Some((Format::Table(MetaVersion::V1), Notation::Json))
         );
-        assert_eq!(format(Some("application/vnd.kubernetes.protobuf, */*;q=0.1")), Some(Format::Object));
-        assert_eq!(format(None), Some(Format::Object));
+    }
+
+    #[test]
+    fn kinds_without_protobuf_are_json_or_refused_but_their_metadata_travels() {
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        let metadata = format!("{protobuf};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1");
+        let cases = [
+            (format!("{protobuf},application/json"), Some((Format::Object, Notation::Json))),
+            (protobuf.to_owned(), None),
+            (metadata, Some((Format::Metadata(MetaVersion::V1beta1), Notation::Protobuf))),
+        ];
+        for (accept, want) in cases {
+            assert_eq!(negotiate(&headers(Some(&accept)), false).ok(), want, "{accept}");
+        }
+        let error = negotiate(&headers(Some(protobuf)), false).expect_err("refused");
+        assert!(error.to_string().ends_with("accepted: application/json, application/yaml"), "{error}");
+    }
+
+    #[test]
+    fn a_watch_is_never_yaml() {
+        let watch = |accept: &str| negotiate_stream(&headers(Some(accept)), true);
+        assert_eq!(watch("application/yaml, */*").ok(), Some((Format::Object, Notation::Json)));
         assert_eq!(
-            format(Some(
-                "application/json;q=0.5, application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-            )),
-            Some(Format::Metadata(MetaVersion::V1))
+            watch("application/vnd.kubernetes.protobuf;stream=watch").ok(),
+            Some((Format::Object, Notation::Protobuf))
         );
-        assert_eq!(format(Some("application/json;as=Nonsense;g=meta.k8s.io;v=v1")), None);
-        assert_eq!(format(Some("application/vnd.kubernetes.protobuf")), None);
-        assert_eq!(format(Some("text/html")), None);
+        let error = watch("application/yaml").expect_err("refused").to_string();
+        assert!(
+            error
+                .ends_with("application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"),
+            "{error}"
+        );
     }
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::StatusCode;
 use jiff::Timestamp;
+use schema::protobuf::{ListWriter, ProtobufError};
 use serde_json::{Value, json};
 use store::Object;
 
 use crate::kinds::Kind;
-use crate::media::Format;
+use crate::media::{Format, Notation};
+use crate::notation::aside;
 use crate::object::tree;
 use crate::pagination::Page;
 use crate::query::Query;
@@ -96,6 +98,25 @@ pub(crate) fn list(kind: &Kind, format: Format, query: &Query, page: &Page) -> R
             let table = table(page.metadata(), Some(column_definitions(kind)), rows, version);
             Ok(json_answer(StatusCode::OK, &table))
         }
+    }
+}
+
+/// A list in protobuf, written item by item: only one of its objects is a tree at a time.
+pub(crate) async fn protobuf_list(kind: &Arc<Kind>, page: Page) -> Result<Answer, ApiError> {
+    let size: usize = page.objects.iter().map(|object| object.value().len()).sum();
+    let kind = kind.clone();
+    let work = move || {
+        let metadata = page.metadata().to_string();
+        // Protobuf is shorter than JSON, unless most fields are empty.
+        let mut list = ListWriter::begin(kind.group_version(), kind.list_kind(), metadata.as_bytes(), size)?;
+        page.objects.iter().try_for_each(|object| list.push(object.value()))?;
+        Ok::<_, ProtobufError>(list.finish())
+    };
+    let written = aside(size, move || Some(work())).await;
+    match written {
+        Some(Ok(bytes)) => Ok(answer(StatusCode::OK, Notation::Protobuf.media_type(), whole(bytes))),
+        Some(Err(error)) => Err(ApiError::Internal { message: error.to_string() }),
+        None => Err(ApiError::Internal { message: "the list could not be written".to_owned() }),
     }
 }
 

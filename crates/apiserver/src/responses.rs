@@ -1,14 +1,15 @@
 //! HTTP answers: bodies, headers, warnings.
 
-use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::Stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
-use http_body::Frame;
+use http_body::{Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use serde_json::Value;
 
 use crate::status::ApiError;
@@ -16,7 +17,44 @@ use crate::status::ApiError;
 /// Why a streamed body ended early.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of every answer.
-pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// There as a whole, so that it can be looked at again before it is sent.
+    Whole(Bytes),
+    /// Comes piece by piece.
+    Streamed(UnsyncBoxBody<Bytes, BodyError>),
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Body::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Body::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Body::Streamed(pieces) => Pin::new(pieces).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Body::Whole(bytes) => bytes.is_empty(),
+            Body::Streamed(pieces) => pieces.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Body::Streamed(pieces) => pieces.size_hint(),
+        }
+    }
+}
+
 /// Every answer.
 pub(crate) type Answer = Response<Body>;
 
@@ -24,13 +62,13 @@ pub(crate) const JSON: &str = "application/json";
 
 /// A body that is there as a whole.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).map_err(|never: Infallible| match never {}).boxed_unsync()
+    Body::Whole(bytes.into())
 }
 
 /// A body that comes piece by piece.
 pub(crate) fn streamed(pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Body {
     use futures::StreamExt;
-    BodyExt::boxed_unsync(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))))
+    Body::Streamed(BodyExt::boxed_unsync(StreamBody::new(pieces.map(|piece| piece.map(Frame::data)))))
 }
 
 /// An answer with a body of a type.

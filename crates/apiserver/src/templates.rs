@@ -15,7 +15,7 @@ use template::{Dialect, ProblemKind, RandomnessFailed, Refusal, Request, Templat
 use crate::body;
 use crate::gatekeeper::Call;
 use crate::kinds::Kind;
-use crate::media::accepted;
+use crate::media::{self, MediaRange, accepted};
 use crate::request::Verb;
 use crate::responses::{Answer, JSON, add_warnings, answer, whole};
 use crate::status::ApiError;
@@ -50,9 +50,10 @@ impl Form {
             }
         };
         let ranges = accepted(call.request.headers());
-        let best = ranges.iter().find(|range| range.takes_json() && range.parameter("as").is_none());
+        let best =
+            ranges.iter().filter(|range| range.parameter("as").is_none()).find_map(MediaRange::notation);
         let notation = match best {
-            Some(range) if range.name == YAML => Notation::Yaml,
+            Some(media::Notation::Yaml) => Notation::Yaml,
             _ if call.query.is_true("pretty") => Notation::PrettyJson,
             _ => Notation::Json,
         };

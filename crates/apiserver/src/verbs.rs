@@ -37,7 +37,7 @@ pub(crate) async fn dispatch(call: Call) -> Result<Answer, ApiError> {
 async fn act(call: Call) -> Result<Answer, ApiError> {
     match call.verb {
         Verb::Get => get::run(&call),
-        Verb::List => list::run(&call),
+        Verb::List => list::run(&call).await,
         Verb::Watch => watch::run(call),
         Verb::Create => create::run(call).await,
         Verb::Update => update::run(call).await,

@@ -9,13 +9,14 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
 use jiff::Timestamp;
+use schema::protobuf;
 use serde_json::{Value, json};
 use store::{Event, EventKind, Object, Watch};
 use tokio::time::Instant;
 
 use crate::gatekeeper::Place;
 use crate::kinds::Kind;
-use crate::media::Format;
+use crate::media::{Format, Notation};
 use crate::object::tree;
 use crate::responses::BodyError;
 use crate::selector::Selector;
@@ -32,7 +33,26 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameStyle {
     pub(crate) format: Format,
+    pub(crate) notation: Notation,
     pub(crate) include: Include,
+}
+
+impl FrameStyle {
+    /// Appends an event; `object` is JSON.
+    fn frame(self, frames: &mut BytesMut, kind: &str, object: &[u8]) {
+        match self.notation {
+            Notation::Json | Notation::Yaml => frame(frames, kind, object),
+            Notation::Protobuf => {
+                let written = protobuf::write_object(object).or_else(|error| {
+                    let error = ApiError::Internal { message: error.to_string() };
+                    protobuf::write_object(error.status().to_string().as_bytes())
+                });
+                let mut bytes = Vec::new();
+                protobuf::put_event(&mut bytes, kind, &written.unwrap_or_default());
+                frames.put_slice(&bytes);
+            }
+        }
+    }
 }
 
 /// One running watch.
@@ -101,7 +121,7 @@ impl Running {
                     }
                     Ok(None) => self.ended = true,
                     Err(error) => {
-                        frame(&mut frames, "ERROR", ApiError::from_read(error).status().to_string().as_bytes());
+                        self.stream.style.frame(&mut frames, "ERROR", ApiError::from_read(error).status().to_string().as_bytes());
                         self.ended = true;
                     }
                 },
@@ -158,9 +178,15 @@ impl Running {
 
     fn write_object(&mut self, frames: &mut BytesMut, kind: &str, object: &Arc<Object>) {
         match self.stream.style.format {
-            Format::Object => frame(frames, kind, &self.stream.kind.shown_bytes(object.value())),
+            Format::Object => {
+                self.stream.style.frame(frames, kind, &self.stream.kind.shown_bytes(object.value()))
+            }
             Format::Metadata(version) => {
-                frame(frames, kind, partial_metadata(&tree(object), version).to_string().as_bytes());
+                self.stream.style.frame(
+                    frames,
+                    kind,
+                    partial_metadata(&tree(object), version).to_string().as_bytes(),
+                );
             }
             Format::Table(version) => {
                 let row = row(
@@ -173,7 +199,11 @@ impl Running {
                 let columns = (!self.columns_sent).then(|| column_definitions(&self.stream.kind));
                 self.columns_sent = true;
                 let metadata = json!({"resourceVersion": object.revision().to_string()});
-                frame(frames, kind, table(metadata, columns, vec![row], version).to_string().as_bytes());
+                self.stream.style.frame(
+                    frames,
+                    kind,
+                    table(metadata, columns, vec![row], version).to_string().as_bytes(),
+                );
             }
         }
     }
@@ -199,7 +229,7 @@ impl Running {
                 table(metadata, None, vec![json!({"cells": [], "object": object})], version)
             }
         };
-        frame(frames, "BOOKMARK", bookmark.to_string().as_bytes());
+        self.stream.style.frame(frames, "BOOKMARK", bookmark.to_string().as_bytes());
     }
 }
 

@@ -2,15 +2,20 @@
 
 use crate::gatekeeper::Call;
 use crate::list_options::ListOptions;
-use crate::media::object_format;
+use crate::media::{Format, Notation, negotiate};
 use crate::pagination::read_page;
 use crate::render;
 use crate::responses::Answer;
 use crate::status::ApiError;
 
-pub(super) fn run(call: &Call) -> Result<Answer, ApiError> {
-    let format = object_format(call.request.headers())?;
+pub(super) async fn run(call: &Call) -> Result<Answer, ApiError> {
+    let (format, notation) = negotiate(call.request.headers(), call.kind.travels())?;
     let options = ListOptions::parse(&call.kind, &call.query, false)?;
     let page = read_page(&call.server, &call.kind, &call.namespace, &options)?;
-    render::list(&call.kind, format, &call.query, &page)
+    match (format, notation) {
+        (Format::Object, Notation::Protobuf) => render::protobuf_list(&call.kind, page).await,
+        (_, Notation::Json | Notation::Yaml | Notation::Protobuf) => {
+            render::list(&call.kind, format, &call.query, &page)
+        }
+    }
 }

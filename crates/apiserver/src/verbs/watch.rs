@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::gatekeeper::Call;
 use crate::list_options::{ListOptions, Wanted};
-use crate::media::object_format;
+use crate::media::{Notation, negotiate_stream};
 use crate::render::include;
 use crate::responses::{Answer, JSON, answer, streamed};
 use crate::selector::Selector;
@@ -18,8 +18,8 @@ use crate::watch_stream::{FrameStyle, Initial, WatchStream};
 const DEFAULT_SECONDS: u64 = 1800;
 
 pub(super) fn run(call: Call) -> Result<Answer, ApiError> {
-    let format = object_format(call.request.headers())?;
-    let style = FrameStyle { format, include: include(&call.query)? };
+    let (format, notation) = negotiate_stream(call.request.headers(), call.kind.travels())?;
+    let style = FrameStyle { format, notation, include: include(&call.query)? };
     let mut options = ListOptions::parse(&call.kind, &call.query, true)?;
     if !call.name.is_empty() {
         // A watch of a single object is a watch of the collection that selects one name.
@@ -55,7 +55,11 @@ pub(super) fn run(call: Call) -> Result<Answer, ApiError> {
         kind: call.kind,
         place: call.place,
     };
-    Ok(answer(StatusCode::OK, JSON, streamed(stream.into_frames())))
+    let content_type = match notation {
+        Notation::Json | Notation::Yaml => JSON,
+        Notation::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+    };
+    Ok(answer(StatusCode::OK, content_type, streamed(stream.into_frames())))
 }
 
 /// The newest state, and its revision.
