@@ -109,7 +109,7 @@ pub(crate) async fn protobuf_list(kind: &Arc<Kind>, page: Page) -> Result<Answer
         let metadata = page.metadata().to_string();
         // Protobuf is shorter than JSON, unless most fields are empty.
         let mut list = ListWriter::begin(kind.group_version(), kind.list_kind(), metadata.as_bytes(), size)?;
-        page.objects.iter().try_for_each(|object| list.push(object.value()))?;
+        page.objects.iter().try_for_each(|object| list.push(&kind.shown_bytes(object.value())))?;
         Ok::<_, ProtobufError>(list.finish())
     };
     let written = aside(size, move || Some(work())).await;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec::IntoIter;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
@@ -26,6 +27,8 @@ use crate::table::{Include, column_definitions, partial_metadata, row, table};
 
 /// How often an idle watch is told how far it is.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How much of the initial state is written at once.
+const INITIAL_PIECE: usize = 64 * 1024;
 /// Marks the bookmark after the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -43,12 +46,15 @@ impl FrameStyle {
         match self.notation {
             Notation::Json | Notation::Yaml => frame(frames, kind, object),
             Notation::Protobuf => {
-                let written = protobuf::write_object(object).or_else(|error| {
-                    let error = ApiError::Internal { message: error.to_string() };
-                    protobuf::write_object(error.status().to_string().as_bytes())
-                });
                 let mut bytes = Vec::new();
-                protobuf::put_event(&mut bytes, kind, &written.unwrap_or_default());
+                match protobuf::write_object(object) {
+                    Ok(object) => protobuf::put_event(&mut bytes, kind, &object),
+                    Err(error) => {
+                        let status = ApiError::Internal { message: error.to_string() }.status().to_string();
+                        let status = protobuf::write_object(status.as_bytes()).unwrap_or_default();
+                        protobuf::put_event(&mut bytes, "ERROR", &status);
+                    }
+                }
                 frames.put_slice(&bytes);
             }
         }
@@ -79,6 +85,8 @@ pub(crate) struct Initial {
 
 struct Running {
     stream: WatchStream,
+    /// What is left of the initial state, and whether a bookmark follows it.
+    initial: Option<(IntoIter<Arc<Object>>, bool)>,
     next_bookmark: Instant,
     columns_sent: bool,
     ended: bool,
@@ -86,8 +94,10 @@ struct Running {
 
 impl WatchStream {
     /// The frames, batch by batch.
-    pub(crate) fn into_frames(self) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
+    pub(crate) fn into_frames(mut self) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
+        let initial = self.initial.take();
         let running = Running {
+            initial: initial.map(|initial| (initial.objects.into_iter(), initial.announce_end)),
             next_bookmark: Instant::now() + BOOKMARK_EVERY,
             columns_sent: false,
             ended: false,
@@ -102,11 +112,9 @@ impl WatchStream {
 
 impl Running {
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(initial) = self.stream.initial.take() {
-            let bytes = self.initial_frames(&initial);
-            if !bytes.is_empty() {
-                return Some(bytes);
-            }
+        let initial = self.initial_frames();
+        if !initial.is_empty() {
+            return Some(initial);
         }
         while !self.ended {
             let closing = self.stream.server.closing().clone();
@@ -139,13 +147,21 @@ impl Running {
         None
     }
 
-    fn initial_frames(&mut self, initial: &Initial) -> Bytes {
+    /// The next piece of the initial state; empty when there is none.
+    fn initial_frames(&mut self) -> Bytes {
         let mut frames = BytesMut::new();
-        for object in &initial.objects {
-            self.write_object(&mut frames, "ADDED", object);
-        }
-        if initial.announce_end {
-            self.write_bookmark(&mut frames, true);
+        while frames.len() < INITIAL_PIECE
+            && let Some((objects, announce_end)) = &mut self.initial
+        {
+            let announce_end = *announce_end;
+            if let Some(object) = objects.next() {
+                self.write_object(&mut frames, "ADDED", &object);
+            } else {
+                self.initial = None;
+                if announce_end {
+                    self.write_bookmark(&mut frames, true);
+                }
+            }
         }
         frames.freeze()
     }

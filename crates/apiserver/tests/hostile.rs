@@ -302,7 +302,7 @@ async fn answers_come_in_the_forms_that_clients_ask_for() {
     let (_, list) = ask(MAPS, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io").await;
     assert_eq!(list["kind"], "PartialObjectMetadataList");
     assert!(list["items"][0].get("data").is_none());
-    assert_eq!(ask(MAPS, "application/vnd.kubernetes.protobuf").await.0, 406);
+    assert_eq!(ask(MAPS, "application/cbor").await.0, 406);
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     let response = running.send(request("GET", "/apis", &[("accept", accept)], b"")).await;
     assert_eq!(

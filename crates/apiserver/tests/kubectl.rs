@@ -218,7 +218,15 @@ async fn generators_send_protobuf_and_are_understood() {
     let running = Running::start().await;
     let Some(kubectl) = kubectl(&running) else { return };
     kubectl.ok(&["create", "namespace", "team"]).await;
-    kubectl.ok(&["create", "configmap", "c", "-n", "team", "--from-literal=a=b"]).await;
+    // What it prints is what it read from the answer: new versions ask for protobuf first.
+    let made =
+        kubectl.ok(&["create", "configmap", "c", "-n", "team", "--from-literal=a=b", "-o", "json"]).await;
+    let made: serde_json::Value = serde_json::from_str(&made).expect("JSON");
+    assert_eq!(
+        (&made["data"], &made["kind"]),
+        (&serde_json::json!({"a": "b"}), &serde_json::json!("ConfigMap"))
+    );
+    assert!(made["metadata"]["uid"].is_string() && made["metadata"]["creationTimestamp"].is_string());
     kubectl.ok(&["create", "secret", "generic", "s", "-n", "team", "--from-literal=p=q"]).await;
     kubectl.ok(&["create", "serviceaccount", "bot", "-n", "team"]).await;
     kubectl.ok(&["create", "service", "clusterip", "v", "-n", "team", "--tcp=80:8080"]).await;
