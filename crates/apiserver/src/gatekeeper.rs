@@ -237,7 +237,7 @@ fn forbidden(identity: &Identity, verb: Verb, target: &ResourceTarget) -> ApiErr
 }
 
 /// The names of the service `default/kubernetes`.
-pub(crate) const SERVICE_NAMES: [&str; 5] = [
+pub const SERVICE_NAMES: [&str; 5] = [
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",

@@ -62,6 +62,7 @@ mod watch_stream;
 mod workshop;
 mod writing;
 
+pub use gatekeeper::SERVICE_NAMES;
 pub use identity::Identity;
 pub use in_memory::{InMemoryConnector, InMemoryIo};
 pub use limits::Limits;

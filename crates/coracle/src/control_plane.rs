@@ -2,15 +2,17 @@
 //!
 //! What it keeps lies in its directory: `state.db`, `pki`, `kubeconfig`.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::FeatureGates;
 use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
-use apiserver::{ApiServer, ApiServerConfig, Identity, NodeConnector};
+use apiserver::{ApiServer, ApiServerConfig, Identity, NodeConnector, ServiceRange};
+use network::Network;
 use store::Store;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -90,6 +92,9 @@ pub(crate) struct ControlPlaneConfig<'c> {
     pub(crate) nodes: Arc<dyn NodeConnector>,
 }
 
+/// Why a listener cannot be served: one of several kinds of errors that are only told.
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
 /// An API server that runs.
 pub(crate) struct ControlPlane {
     /// The server.
@@ -100,7 +105,12 @@ pub(crate) struct ControlPlane {
     pub(crate) kubeconfig: Option<PathBuf>,
     store: Store,
     database: PathBuf,
-    /// Ends the listener.
+    authority: Authority,
+    /// What clients may call it.
+    names: Vec<String>,
+    /// Where it listens to the world.
+    address: Option<SocketAddr>,
+    /// Ends the listeners.
     closing: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -121,6 +131,11 @@ impl ControlPlane {
         if let Some(replaced) = authority.replaced() {
             damage::authority_replaced(&pki, replaced).warn();
         }
+        let service = ServiceRange::default().kubernetes();
+        let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+        names.extend(apiserver::SERVICE_NAMES.map(str::to_owned));
+        names.push(service.to_string());
+        names.extend(config.names.iter().cloned());
         let server_config = ApiServerConfig {
             gates: config.options.feature_gates,
             env_file_mounts: match config.options.env_file_mounts {
@@ -135,17 +150,23 @@ impl ControlPlane {
         let server = ApiServer::new(server_config, store.clone(), config.nodes)
             .await
             .map_err(|error| failed(&error))?;
-        let closing = CancellationToken::new();
-        let mut tasks = JoinSet::new();
-        let kubeconfig = match config.listening {
-            Some(listening) => {
-                let serving = Serving { directory: config.directory, names: &config.names, authority };
-                Some(serving.begin(&server, listening, &closing, &mut tasks)?)
-            }
-            None => None,
-        };
         let client = in_memory::client(&server, Identity::admin());
-        Ok(Self { server, client, kubeconfig, store, database, closing, tasks })
+        let mut control_plane = Self {
+            server,
+            client,
+            kubeconfig: None,
+            store,
+            database,
+            authority,
+            names,
+            address: None,
+            closing: CancellationToken::new(),
+            tasks: JoinSet::new(),
+        };
+        if let Some(listening) = config.listening {
+            control_plane.open_to_the_world(config.directory, listening)?;
+        }
+        Ok(control_plane)
     }
 
     /// Waits for trouble that ends it: a store that can no longer keep what it is told.
@@ -156,7 +177,71 @@ impl ControlPlane {
             .hint("check the disk; nothing that was acknowledged is lost, and it can be started again")
     }
 
-    /// Ends the listener and waits for open requests.
+    /// Opens the listener to the world: certificates, kubeconfig, the task that serves.
+    fn open_to_the_world(&mut self, directory: &Path, listening: Listening) -> Result<(), Failure> {
+        let Listening { listener, address } = listening;
+        if !address.ip().is_unspecified() {
+            self.names.push(address.ip().to_string());
+        }
+        let admin = self
+            .authority
+            .client("admin", &Identity::admin())
+            .map_err(|error| Failure::new(CANNOT_START, &error))?;
+        let host = if address.ip().is_unspecified() {
+            SocketAddr::from(([127, 0, 0, 1], address.port()))
+        } else {
+            address
+        };
+        let path = directory.join("kubeconfig");
+        let kubeconfig = Kubeconfig {
+            name: "coracle",
+            server: &format!("https://{host}"),
+            authority_pem: self.authority.certificate_pem(),
+            credential: &admin,
+        };
+        write_kubeconfig(&path, &kubeconfig).map_err(|error| cannot_use(&path, &error))?;
+        self.serve_on(listener).map_err(|error| Failure::new(CANNOT_START, &*error))?;
+        self.kubeconfig = Some(path);
+        self.address = Some(address);
+        Ok(())
+    }
+
+    /// Serves on a further listener until [`ControlPlane::stop_listening`].
+    ///
+    /// # Errors
+    ///
+    /// When there can be no certificate.
+    fn serve_on(&mut self, listener: TcpListener) -> Result<(), Trouble> {
+        let credential = self.authority.server(&self.names)?;
+        let tls = apiserver::server_tls(self.authority.certificate_pem(), &credential)?;
+        let (server, closing) = (self.server.clone(), self.closing.clone());
+        self.tasks.spawn(async move { server.serve(listener, tls, closing.cancelled_owned()).await });
+        Ok(())
+    }
+
+    /// Lets the pods of a network reach the API at the address of its service. Without a packet filter they cannot; that is
+    /// said, and everything else goes on.
+    pub(crate) async fn serve_pods(&mut self, network: &Network) {
+        if let Err(error) = self.try_to_serve_pods(network).await {
+            tracing::warn!(error, "pods of this node cannot reach the API");
+        }
+    }
+
+    async fn try_to_serve_pods(&mut self, network: &Network) -> Result<(), Trouble> {
+        let IpAddr::V4(address) = network.node_address() else {
+            return Err("the node has no IPv4 address for its pods".into());
+        };
+        let listener = listen_before_the_first_pod(address)?;
+        let port = listener.local_addr()?.port();
+        self.serve_on(listener)?;
+        let service = SocketAddrV4::new(ServiceRange::default().kubernetes(), 443);
+        let closed_ports = self.address.iter().map(SocketAddr::port).collect();
+        let route = network::ApiRoute { service, port, closed_ports };
+        network.route_api(route).await?;
+        Ok(())
+    }
+
+    /// Ends the listeners and waits for open requests.
     pub(crate) async fn stop_listening(&mut self) {
         self.closing.cancel();
         while self.tasks.join_next().await.is_some() {}
@@ -168,53 +253,13 @@ impl ControlPlane {
     }
 }
 
-/// What a listener needs besides the server.
-struct Serving<'s> {
-    directory: &'s Path,
-    names: &'s [String],
-    authority: Authority,
-}
-
-impl Serving<'_> {
-    /// Opens the listener to the world: certificates, kubeconfig, the task that serves. Gives the kubeconfig's path.
-    fn begin(
-        &self,
-        server: &ApiServer,
-        listening: Listening,
-        closing: &CancellationToken,
-        tasks: &mut JoinSet<()>,
-    ) -> Result<PathBuf, Failure> {
-        let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
-        let Listening { listener, address } = listening;
-        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-        names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
-        names.push("kubernetes.default.svc.cluster.local".to_owned());
-        names.push(ApiServerConfig::default().service_range.kubernetes().to_string());
-        if !address.ip().is_unspecified() {
-            names.push(address.ip().to_string());
-        }
-        names.extend(self.names.iter().cloned());
-        let credential = self.authority.server(&names).map_err(|error| failed(&error))?;
-        let tls = apiserver::server_tls(self.authority.certificate_pem(), &credential)
-            .map_err(|error| failed(&error))?;
-        let admin = self.authority.client("admin", &Identity::admin()).map_err(|error| failed(&error))?;
-        let host = if address.ip().is_unspecified() {
-            SocketAddr::from(([127, 0, 0, 1], address.port()))
-        } else {
-            address
-        };
-        let path = self.directory.join("kubeconfig");
-        let kubeconfig = Kubeconfig {
-            name: "coracle",
-            server: &format!("https://{host}"),
-            authority_pem: self.authority.certificate_pem(),
-            credential: &admin,
-        };
-        write_kubeconfig(&path, &kubeconfig).map_err(|error| cannot_use(&path, &error))?;
-        let (server, closing) = (server.clone(), closing.clone());
-        tasks.spawn(async move { server.serve(listener, tls, closing.cancelled_owned()).await });
-        Ok(path)
-    }
+/// A listener on the node's own address, which exists on the links of pods only: before the first one, it is bound all the
+/// same.
+fn listen_before_the_first_pod(address: Ipv4Addr) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    rustix::net::sockopt::set_ip_freebind(&socket, true)?;
+    socket.bind(SocketAddr::from((address, 0)))?;
+    socket.listen(1024)
 }
 
 fn open_store(objects: Objects, path: &Path) -> Result<Store, Failure> {
@@ -234,10 +279,10 @@ fn open_store(objects: Objects, path: &Path) -> Result<Store, Failure> {
     }
 }
 
-fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     let failure = Failure::text(INPUT, format!("cannot listen on {address}: {error}"));
     match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
+        io::ErrorKind::AddrInUse => {
             failure.hint("another program (another node?) listens there; choose a free port with --listen")
         }
         _ => failure.hint("choose an address of this machine with --listen"),

@@ -116,7 +116,7 @@ impl Node {
         let connector = Arc::new(KubeletConnector::default());
         let mut names = vec![config.node_name.clone()];
         names.extend(config.names.iter().cloned());
-        let control_plane = ControlPlane::start(ControlPlaneConfig {
+        let mut control_plane = ControlPlane::start(ControlPlaneConfig {
             directory: &directory,
             objects: match config.keeping {
                 Keeping::Nothing => Objects::InMemory,
@@ -129,6 +129,7 @@ impl Node {
         })
         .await?;
         let (runtime, network) = open_runtime(&config, &directory).await?;
+        control_plane.serve_pods(&network).await;
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
         let address = network.node_address().to_string();
         let kubelet_config =

@@ -32,9 +32,10 @@ pub use hosts::{HostAlias, HostnameError, HostnameFields, HostsFile, PodHostname
 pub use identity::NodeIdentity;
 pub use links::NamespaceError;
 pub use netlink::NetlinkError;
+pub use packet_filter::ApiRoute;
 pub use pods::{
-    GATEWAY, Network, NetworkConfig, NetworkWarning, OpenNetworkError, PodNetwork, SetupPodError,
-    TeardownPodError,
+    GATEWAY, Network, NetworkConfig, NetworkWarning, OpenNetworkError, PodNetwork, RouteApiError,
+    SetupPodError, TeardownPodError,
 };
 pub use range::{AddressRange, ParseRangeError};
 pub use resolver::{

@@ -5,11 +5,14 @@
 //! forward                           to 169.254.0.0/16 from a pod, also after a redirection: dropped
 //! arriving, leaving (destination)   to an address of this machine: see host_ports
 //! host_ports                        one rule for each host port of each pod
+//! api_arriving, api_leaving         to the service of the API: to where this node's API listens for its pods
+//! api_guard    (before everything)  from a pod to a port of this machine on which the API listens: dropped, because the
+//!                                   service is the only way
 //! way_out      (source)             a pod that talks to itself over a redirection, the machine's own loopback address
 //!                                   towards a pod, a pod towards anything that is no pod of this node: masqueraded
 //! ```
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::allocations::{Allocations, Protocol};
 use crate::identity::NodeIdentity;
@@ -20,14 +23,31 @@ use crate::nftables::{
 };
 use crate::range::AddressRange;
 
+const TCP: TransportNumber = TransportNumber(6);
 const HOST_PORTS: &str = "host_ports";
 const ITSELF: &str = "pod_itself";
+
+const API_ARRIVING: &str = "api_arriving";
+const API_LEAVING: &str = "api_leaving";
+const API_GUARD: &str = "api_guard";
+
+/// How pods reach the API: at the address of its service, and in no other way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiRoute {
+    /// Address and port of the service.
+    pub service: SocketAddrV4,
+    /// The port of the node's own address on which the API listens for pods.
+    pub port: u16,
+    /// Ports of this machine on which the API listens for others.
+    pub closed_ports: Vec<u16>,
+}
 
 /// The node's table in the packet filter.
 pub(crate) struct PacketFilter {
     socket: NetlinkSocket,
     table: String,
     link_prefix: String,
+    node_address: Ipv4Addr,
 }
 
 impl PacketFilter {
@@ -37,10 +57,14 @@ impl PacketFilter {
         link_prefix: String,
         range: AddressRange,
         pods: &Allocations,
+        api: Option<&ApiRoute>,
     ) -> Result<Self, NetlinkError> {
         let socket = NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER)?;
-        let mut filter = Self { socket, table, link_prefix };
+        let mut filter = Self { socket, table, link_prefix, node_address: pods.node_address() };
         let mut changes = filter.base(range);
+        if let Some(api) = api {
+            changes.extend(filter.api_rules(api));
+        }
         let pairs: Vec<_> = pods.addresses().map(|address| (address, address)).collect();
         if !pairs.is_empty() {
             changes.push(add_address_pairs(&filter.table, ITSELF, &pairs));
@@ -67,6 +91,9 @@ impl PacketFilter {
             make_base_chain(table, "forward", ChainType::Filter, Hook::Forward, 0),
             make_base_chain(table, "arriving", ChainType::Nat, Hook::Prerouting, -100),
             make_base_chain(table, "leaving", ChainType::Nat, Hook::Output, -100),
+            make_base_chain(table, API_GUARD, ChainType::Filter, Hook::Prerouting, -299),
+            make_base_chain(table, API_ARRIVING, ChainType::Nat, Hook::Prerouting, -101),
+            make_base_chain(table, API_LEAVING, ChainType::Nat, Hook::Output, -101),
             make_base_chain(table, "way_out", ChainType::Nat, Hook::Postrouting, 100),
             Rule::new(table, "guard").in_from_links(links).destination_in(loopback).drop_it(),
             Rule::new(table, "guard").in_from_links(links).destination_in(link_local).drop_it(),
@@ -75,6 +102,38 @@ impl PacketFilter {
             Rule::new(table, "way_out").source_in(loopback).out_to_links(links).masquerade(),
             Rule::new(table, "way_out").source_in(range).destination_beyond(range).masquerade(),
         ]
+    }
+
+    /// Opens the way to the API, instead of the one that was there.
+    pub(crate) fn set_api(&mut self, api: &ApiRoute) -> Result<(), NetlinkError> {
+        let changes = self.api_rules(api);
+        commit(&mut self.socket, changes)
+    }
+
+    fn api_rules(&self, api: &ApiRoute) -> Vec<Message> {
+        let (table, links) = (self.table.as_str(), self.link_prefix.as_str());
+        let mut changes: Vec<Message> =
+            [API_GUARD, API_ARRIVING, API_LEAVING].map(|chain| flush_chain(table, chain)).into();
+        let to_service = |rule: Rule| {
+            rule.destination_is(*api.service.ip())
+                .destination_port(TCP, api.service.port())
+                .redirect_to(self.node_address, api.port)
+        };
+        // Each node of this machine has pods of its own, and they find its API; processes of the machine itself (pods with
+        // its network) find the API of the node whose table was made first.
+        changes.push(to_service(Rule::new(table, API_ARRIVING).in_from_links(links)));
+        changes.push(to_service(Rule::new(table, API_LEAVING)));
+        // The guard sees packets before they are redirected.
+        for port in api.closed_ports.iter().chain([&api.port]) {
+            changes.push(
+                Rule::new(table, API_GUARD)
+                    .in_from_links(links)
+                    .destination_is_local()
+                    .destination_port(TCP, *port)
+                    .drop_it(),
+            );
+        }
+        changes
     }
 
     /// A pod came: it may talk to itself over a redirection.
@@ -107,7 +166,7 @@ impl PacketFilter {
                 rule = rule.destination_is(host_address);
             }
             let protocol = TransportNumber(match port.protocol {
-                Protocol::Tcp => 6,
+                Protocol::Tcp => TCP.0,
                 Protocol::Udp => 17,
                 Protocol::Sctp => 132,
             });

@@ -17,7 +17,7 @@ use crate::claims::{Claim, ClaimRangeError, Claims};
 use crate::identity::NodeIdentity;
 use crate::links::{self, LOOPBACK, Link, NamespaceError, PodLink, Routing};
 use crate::netlink::NetlinkError;
-use crate::packet_filter::PacketFilter;
+use crate::packet_filter::{ApiRoute, PacketFilter};
 use crate::range::AddressRange;
 
 /// The first station of every packet of a pod: an address that no machine has, the same in every pod.
@@ -216,6 +216,10 @@ enum Command {
         ids: BTreeSet<String>,
         reply: oneshot::Sender<Result<Vec<String>, TeardownPodError>>,
     },
+    RouteApi {
+        api: ApiRoute,
+        reply: oneshot::Sender<Result<(), RouteApiError>>,
+    },
     Find {
         id: String,
         reply: oneshot::Sender<Option<PodNetwork>>,
@@ -231,11 +235,27 @@ impl Command {
             // A port of the machine may still belong to a pod that ends.
             Self::Setup { ports, .. } if ports.is_empty() => order::Urgency::Start,
             Self::Teardown { .. } => order::Urgency::End,
-            Self::Setup { .. } | Self::Retain { .. } | Self::Find { .. } | Self::Cleanup { .. } => {
-                order::Urgency::InTurn
-            }
+            Self::Setup { .. }
+            | Self::Retain { .. }
+            | Self::RouteApi { .. }
+            | Self::Find { .. }
+            | Self::Cleanup { .. } => order::Urgency::InTurn,
         }
     }
+}
+
+/// Why pods cannot reach the API.
+#[derive(Debug, thiserror::Error)]
+pub enum RouteApiError {
+    /// Redirections need nf_tables.
+    #[error("this machine has no packet filter to redirect with")]
+    Unsupported,
+    /// The kernel refused.
+    #[error("cannot open the way from pods to the API")]
+    Kernel(#[source] NetlinkError),
+    /// The network is closed.
+    #[error("the network of the node is closed")]
+    Closed,
 }
 
 /// The pod network of one node. Cheap to clone; the thread behind it ends with the last handle and leaves pods connected.
@@ -357,6 +377,14 @@ impl Network {
         self.ask(|reply| Command::Retain { ids, reply }).await.unwrap_or(Err(TeardownPodError::Closed))
     }
 
+    /// Opens the way from pods to the API, instead of the one that was there.
+    ///
+    /// # Errors
+    /// Where the machine has no packet filter, or it refuses the rules.
+    pub async fn route_api(&self, api: ApiRoute) -> Result<(), RouteApiError> {
+        self.ask(|reply| Command::RouteApi { api, reply }).await.unwrap_or(Err(RouteApiError::Closed))
+    }
+
     /// Removes everything of this node from the machine: links, routes, the table, the claim, and forwarding if the first
     /// node switched it on and this is the last. For a throwaway node.
     pub async fn cleanup(self) -> Result<(), TeardownPodError> {
@@ -378,6 +406,8 @@ struct PodConnections {
     kernel: Kernel,
     mtu: u32,
     warnings: Vec<NetworkWarning>,
+    /// How pods reach the API, once that is known.
+    api: Option<ApiRoute>,
     /// Held as long as the thread lives: two writers of one list would give an address twice.
     _lock: fs::File,
 }
@@ -466,7 +496,7 @@ impl PodConnections {
                 warnings.push(NetworkWarning::NoLinks { reason: chain(&error) });
                 routing = None;
             } else {
-                match PacketFilter::install(identity.table(), prefix, range, &allocations) {
+                match PacketFilter::install(identity.table(), prefix, range, &allocations, None) {
                     Ok(installed) => filter = Some(installed),
                     Err(error) => warnings.push(NetworkWarning::NoPacketFilter { reason: chain(&error) }),
                 }
@@ -474,7 +504,7 @@ impl PodConnections {
             }
         }
         let kernel = routing.map_or(Kernel::Unusable, |routing| Kernel::Usable { routing, filter });
-        Ok(Self { identity, file, allocations, claims, kernel, mtu, warnings, _lock: lock })
+        Ok(Self { identity, file, allocations, claims, kernel, mtu, warnings, api: None, _lock: lock })
     }
 
     fn serve(mut self, queue: &mpsc::Receiver<Command>) {
@@ -490,6 +520,9 @@ impl PodConnections {
                 }
                 Command::Retain { ids, reply } => {
                     let _ = reply.send(self.retain(&ids));
+                }
+                Command::RouteApi { api, reply } => {
+                    let _ = reply.send(self.route_api(api));
                 }
                 Command::Find { id, reply } => {
                     let _ = reply.send(self.find(&id));
@@ -621,6 +654,7 @@ impl PodConnections {
                     self.identity.interface_prefix(),
                     range,
                     &self.allocations,
+                    self.api.as_ref(),
                 )?;
             }
             Err(error) => return Err(error.into()),
@@ -654,6 +688,15 @@ impl PodConnections {
         }
         self.allocations.save(&self.file)?;
         fault::point("network.freed");
+        Ok(())
+    }
+
+    fn route_api(&mut self, api: ApiRoute) -> Result<(), RouteApiError> {
+        let Kernel::Usable { filter: Some(filter), .. } = &mut self.kernel else {
+            return Err(RouteApiError::Unsupported);
+        };
+        filter.set_api(&api).map_err(RouteApiError::Kernel)?;
+        self.api = Some(api);
         Ok(())
     }
 
