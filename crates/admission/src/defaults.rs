@@ -26,6 +26,10 @@ pub(crate) fn apply(resource: &Resource, object: &mut Value) {
         ("apps", "StatefulSet") => workload::stateful_set(object),
         ("batch", "Job") => workload::job(object),
         ("batch", "CronJob") => workload::cron_job(object),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            crate::rbac::default_binding(object);
+        }
+        ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(object),
         _ => {}
     }
     rules(resource).default(object);

@@ -31,6 +31,7 @@ mod pod;
 mod pod_disruption_budget;
 mod pod_spec;
 mod priority_class;
+mod rbac;
 mod request;
 mod resource_quota;
 mod runtime_class;

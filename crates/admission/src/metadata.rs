@@ -54,23 +54,10 @@ pub(crate) fn validate(errors: &mut FieldErrors, resource: &Resource, metadata: 
 }
 
 fn name_messages(resource: &Resource, name: &str) -> Vec<String> {
-    let path_segment = || -> Vec<String> {
-        let mut found = Vec::new();
-        if matches!(name, "." | "..") {
-            found.push(format!("may not be '{name}'"));
-        }
-        found.extend(
-            ["/", "%"]
-                .iter()
-                .filter(|part| name.contains(**part))
-                .map(|part| format!("may not contain '{part}'")),
-        );
-        found
-    };
     let parsed: Result<(), NameError> = match (resource.group, resource.kind) {
         ("", "Namespace") => DnsLabel::parse(name).map(drop),
         ("", "Service") => ServiceName::parse(name).map(drop),
-        ("rbac.authorization.k8s.io", _) => return path_segment(),
+        ("rbac.authorization.k8s.io", _) => return crate::rbac::path_segment(name),
         _ => DnsSubdomain::parse(name).map(drop),
     };
     messages(parsed)

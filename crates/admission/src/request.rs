@@ -13,8 +13,8 @@ use crate::path::Path;
 use crate::pod_spec::{self, SpecRules};
 use crate::tree::{default_field, is_set, remove};
 use crate::{
-    config_map, containers, defaults, env, event, findings, hooks, metadata, namespace, node, pod, secret,
-    service, template, workload,
+    config_map, containers, defaults, env, event, findings, hooks, metadata, namespace, node, pod, rbac,
+    secret, service, template, workload,
 };
 
 /// Most warnings of one answer: each is a header.
@@ -190,6 +190,9 @@ pub fn prepare_update(
         ("", "ConfigMap") => config_map::validate_update(&mut errors, old, new),
         ("", "Secret") => secret::validate_update(&mut errors, old, new),
         ("", "Node") => node::validate_update(&mut errors, old, new),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            rbac::validate_update(&mut errors, old, new);
+        }
         _ => workload::validate_update(&mut errors, resource, old, new),
     }
     rules(resource).validate_update(&mut errors, old, new);
@@ -330,6 +333,7 @@ fn validate(
         ("", "Namespace") => namespace::validate(errors, object),
         ("", "Node") => node::validate(errors, object),
         ("", "Event") => event::validate(errors, object),
+        ("rbac.authorization.k8s.io", _) => rbac::validate(errors, resource, object),
         ("template.coracle.dev", "Template") | ("", "Template") => {
             template::validate(errors, warnings, object);
         }

@@ -39,6 +39,12 @@ impl Watch {
         self.position
     }
 
+    /// Whether something may have changed since the last call of [`Watch::advance`]: one atomic read. A change of the collection
+    /// that was acknowledged is seen.
+    pub fn has_changes(&self) -> bool {
+        self.changed.has_changed().unwrap_or(false)
+    }
+
     /// The changes that are there now, without waiting: at most a few hundred, oldest first, possibly none. When none
     /// are left, [`Watch::position`] is the store's current revision.
     ///
