@@ -29,7 +29,6 @@ pub(crate) fn apply(resource: &Resource, object: &mut Value) {
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             crate::rbac::default_binding(object);
         }
-        ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(object),
         _ => {}
     }
     rules(resource).default(object);

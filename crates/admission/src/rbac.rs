@@ -244,8 +244,7 @@ mod tests {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "a"}});
         let mut new = old.clone();
         new["roleRef"]["name"] = json!("b");
-        let outcome =
-            prepare_update(resource("rolebindings"), &old, &mut new, &AdmissionRequest::default());
+        let outcome = prepare_update(resource("rolebindings"), &old, &mut new, &AdmissionRequest::default());
         assert_eq!(
             outcome.expect_err("refused").to_string(),
             "roleRef: Invalid value: {\"apiGroup\":\"rbac.authorization.k8s.io\",\"kind\":\"Role\",\"name\":\"b\"}: cannot change roleRef"

@@ -20,7 +20,13 @@ pub(crate) struct Attributes<'a> {
 /// What it is to be done to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
-    Resource { namespace: &'a str, group: &'a str, resource: &'a str, subresource: &'a str, name: &'a str },
+    Resource {
+        namespace: &'a str,
+        group: &'a str,
+        resource: &'a str,
+        subresource: &'a str,
+        name: &'a str,
+    },
     /// A path that is no resource.
     Path(&'a str),
 }
@@ -65,7 +71,8 @@ impl<'a> Attributes<'a> {
     pub(crate) fn of(verb: Verb, target: &'a ResourceTarget, selected: Option<&'a str>) -> Attributes<'a> {
         let name = target.name.as_deref().or(selected).unwrap_or_default();
         // A namespace is in itself.
-        let own = (target.group.is_empty() && target.resource == "namespaces").then_some(target.name.as_deref());
+        let own =
+            (target.group.is_empty() && target.resource == "namespaces").then_some(target.name.as_deref());
         let namespace = own.flatten().or(target.namespace.as_deref()).unwrap_or_default();
         Attributes::resource(verb.as_str(), &target.group, &target.resource)
             .within(namespace)
@@ -147,10 +154,9 @@ pub(crate) fn decide(server: &Server, identity: &Identity, asked: &Attributes<'_
     };
     server.roles.read(|index| match index.find(identity.name(), identity.groups(), asked) {
         Some(grant) => Decision { allowed: true, reason: grant.reason() },
-        None => Decision {
-            allowed: false,
-            reason: index.trouble(identity.name(), identity.groups(), namespace),
-        },
+        None => {
+            Decision { allowed: false, reason: index.trouble(identity.name(), identity.groups(), namespace) }
+        }
     })
 }
 
@@ -163,10 +169,10 @@ fn known(identity: &Identity, asked: &Attributes<'_>) -> Option<bool> {
         let is_public = |path: &str| PUBLIC.contains(&path) && matches!(asked.verb, "get" | "head");
         return Some(matches!(asked.target, Target::Path(path) if is_public(path)));
     }
-    if identity.node_name().is_some() && node_rules::may(asked) {
-        return Some(true);
+    match identity.node_name() {
+        Some(node) if node_rules::may(node, asked) => Some(true),
+        _ => None,
     }
-    None
 }
 
 /// Whether `identity` may read the Secrets of `namespace`.

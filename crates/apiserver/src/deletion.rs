@@ -12,6 +12,7 @@ use crate::namespaces;
 use crate::object::{self, encode, list, set_metadata, text};
 use crate::query::Query;
 use crate::render::Shown;
+use crate::rights::{self, Change};
 use crate::status::ApiError;
 use crate::strategy::Hooks;
 use crate::timestamps::{second_text, seconds_after};
@@ -148,6 +149,7 @@ pub(crate) async fn delete_object(
         let old = object::tree(&current);
         check_preconditions(kind, &old, name, options)?;
         kind.strategy().check_deletion(write, &old)?;
+        rights::check(write, Change::Delete(&old))?;
         let written = match plan(kind, &old, options.grace_seconds, Timestamp::now()) {
             Plan::Leave => return Ok(Deleted::Marked(Shown::Stored(current))),
             Plan::Remove if write.dry_run => return Ok(Deleted::Removed(old)),

@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{Method, Request};
 use hyper::body::Incoming;
 
-use crate::authorize;
+use crate::authorize::{self, Attributes};
 use crate::identity::Identity;
 use crate::kinds::Kind;
 use crate::media::negotiate;
@@ -22,7 +22,7 @@ use crate::responses::{Answer, failure};
 use crate::server::Server;
 use crate::status::ApiError;
 use crate::writing::Write;
-use crate::{discovery, health, openapi, subresources, verbs};
+use crate::{discovery, health, impersonation, openapi, rbac, subresources, verbs};
 
 /// How a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,6 @@ pub(crate) enum Door {
     Network,
     InMemory,
 }
-
-/// Paths that need no credentials.
-const PUBLIC: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
 /// One request on its way through the server.
 pub(crate) struct Call {
@@ -118,15 +115,14 @@ async fn admit(
     if identity.is_anonymous() && request.headers().contains_key(AUTHORIZATION) {
         return Err(ApiError::Unauthorized);
     }
+    let identity = match impersonation::impersonated(&server, &identity, request.headers())? {
+        Some(other) => Arc::new(other),
+        None => identity,
+    };
     match target {
         Target::Path(path) => {
-            if !PUBLIC.contains(&path.as_str()) && !authorize::may_discover(&identity) {
-                return Err(ApiError::PathForbidden {
-                    user: identity.name().to_owned(),
-                    verb: request.method().as_str().to_ascii_lowercase(),
-                    path,
-                });
-            }
+            let verb = request.method().as_str().to_ascii_lowercase();
+            authorize::demand(&server, &identity, &Attributes::path(&verb, &path))?;
             if !matches!(*request.method(), Method::GET | Method::HEAD) {
                 return Err(ApiError::MethodNotAllowed);
             }
@@ -160,8 +156,13 @@ async fn admit_resource(
     seen: &mut Seen,
 ) -> Result<Answer, ApiError> {
     let verb = verb_for(request.method(), &target, &query).ok_or(ApiError::MethodNotAllowed)?;
-    if !authorize::may(&identity, verb, &target) {
-        return Err(forbidden(&identity, verb, &target));
+    let selected = selected_name(verb, &query);
+    let asked = Attributes::of(verb, &target, selected.as_deref());
+    authorize::demand(&server, &identity, &asked)?;
+    // What a WebSocket asks for with a GET changes as much as what is posted.
+    let opens = matches!(target.subresource.as_deref(), Some("exec" | "attach" | "portforward"));
+    if opens && verb == Verb::Get {
+        authorize::demand(&server, &identity, &Attributes { verb: Verb::Create.as_str(), ..asked })?;
     }
     let kind = server
         .kinds
@@ -198,10 +199,17 @@ async fn admit_resource(
     let call = Call { server, identity, kind, verb, namespace, name, query, request, place };
     let subresource = target.subresource;
     let action = async move {
-        match subresource {
+        let gathered = call.kind.group() == rbac::GROUP && call.kind.plural() == "clusterroles";
+        let server = call.server.clone();
+        let answer = match subresource {
             Some(subresource) => subresources::dispatch(call, &subresource, &target.rest).await,
             None => verbs::dispatch(call).await,
+        };
+        // Roles that gather rules have them before the change of one of those is answered.
+        if gathered && verb.is_write() && answer.is_ok() {
+            rbac::refresh_aggregated(&server).await?;
         }
+        answer
     };
     match verb {
         Verb::Get | Verb::List | Verb::Watch => action.await,
@@ -214,26 +222,17 @@ async fn admit_resource(
     }
 }
 
-fn forbidden(identity: &Identity, verb: Verb, target: &ResourceTarget) -> ApiError {
-    let resource = match &target.subresource {
-        Some(subresource) => format!("{}/{subresource}", target.resource),
-        None => target.resource.clone(),
-    };
-    let place = match &target.namespace {
-        Some(namespace) => format!("in the namespace \"{namespace}\""),
-        None => "at the cluster scope".to_owned(),
-    };
-    ApiError::Forbidden {
-        group: target.group.clone(),
-        resource: target.resource.clone(),
-        name: target.name.clone().unwrap_or_default(),
-        detail: format!(
-            "User \"{}\" cannot {} resource \"{resource}\" in API group \"{}\" {place}",
-            identity.name(),
-            verb.as_str(),
-            target.group
-        ),
+/// The one name that a field selector leaves.
+fn selected_name(verb: Verb, query: &Query) -> Option<String> {
+    if !matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection) {
+        return None;
     }
+    let demands = query.get("fieldSelector")?.split(',');
+    let name = |demand: &str| {
+        let value = demand.trim().strip_prefix("metadata.name=")?;
+        Some(value.strip_prefix('=').unwrap_or(value).to_owned())
+    };
+    demands.filter_map(name).next().filter(|name| !name.is_empty())
 }
 
 /// The names of the service `default/kubernetes`.

@@ -8,10 +8,12 @@ use schema::{FieldValidation, Resource, Type};
 use serde_json::Value;
 use store::Collection;
 
+use crate::reviews::Review;
 use crate::strategy::{
     Strategy, config_map, endpoint_slice, endpoints, event, ingress, ingress_class, lease, limit_range,
     namespace, network_policy, node, persistent_volume, persistent_volume_claim, pod, pod_disruption_budget,
-    priority_class, resource_quota, runtime_class, secret, service, service_account, storage_class, template,
+    priority_class, resource_quota, review::Reviews, role, role_binding, runtime_class, secret, service,
+    service_account, storage_class, template,
 };
 
 /// One resource that is served.
@@ -183,12 +185,21 @@ const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("", "v1", "serviceaccounts", &service_account::ServiceAccounts),
     ("", "v1", "services", &service::Services),
     ("coordination.k8s.io", "v1", "leases", &lease::Leases),
+    ("authentication.k8s.io", "v1", "selfsubjectreviews", &Reviews(Review::SelfSubject)),
+    ("authorization.k8s.io", "v1", "localsubjectaccessreviews", &Reviews(Review::LocalSubjectAccess)),
+    ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", &Reviews(Review::SelfSubjectAccess)),
+    ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", &Reviews(Review::SelfSubjectRules)),
+    ("authorization.k8s.io", "v1", "subjectaccessreviews", &Reviews(Review::SubjectAccess)),
     ("discovery.k8s.io", "v1", "endpointslices", &endpoint_slice::EndpointSlices),
     ("networking.k8s.io", "v1", "ingressclasses", &ingress_class::IngressClasses),
     ("networking.k8s.io", "v1", "ingresses", &ingress::Ingresses),
     ("networking.k8s.io", "v1", "networkpolicies", &network_policy::NetworkPolicies),
     ("node.k8s.io", "v1", "runtimeclasses", &runtime_class::RuntimeClasses),
     ("policy", "v1", "poddisruptionbudgets", &pod_disruption_budget::PodDisruptionBudgets),
+    ("rbac.authorization.k8s.io", "v1", "clusterrolebindings", &role_binding::RoleBindings),
+    ("rbac.authorization.k8s.io", "v1", "clusterroles", &role::Roles),
+    ("rbac.authorization.k8s.io", "v1", "rolebindings", &role_binding::RoleBindings),
+    ("rbac.authorization.k8s.io", "v1", "roles", &role::Roles),
     ("scheduling.k8s.io", "v1", "priorityclasses", &priority_class::PriorityClasses),
     ("storage.k8s.io", "v1", "storageclasses", &storage_class::StorageClasses),
     // In this order: for clients the last resource of a kind is the kind's own.

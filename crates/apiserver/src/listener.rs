@@ -116,7 +116,7 @@ where
     let limits = server.limits().clone();
     let closing = server.closing().clone();
     let first_request = Arc::new(Notify::new());
-    let identity = Arc::new(identity);
+    let identity = Arc::new(identity.authenticated());
     let service = {
         let first_request = first_request.clone();
         service_fn(move |request: Request<Incoming>| {

@@ -31,6 +31,14 @@ impl Verb {
             Verb::DeleteCollection => "deletecollection",
         }
     }
+
+    /// Whether it changes something.
+    pub(crate) fn is_write(self) -> bool {
+        match self {
+            Verb::Get | Verb::List | Verb::Watch => false,
+            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => true,
+        }
+    }
 }
 
 /// A resource that a path names, whether or not it exists.

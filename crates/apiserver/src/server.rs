@@ -19,6 +19,7 @@ use crate::kinds::{KindTable, UnknownKind};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::node::NodeConnector;
+use crate::rbac::{self, RoleKeeper};
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
 use crate::status::ApiError;
 use crate::workshop::Workshop;
@@ -80,6 +81,7 @@ pub(crate) struct Server {
     pub(crate) addresses: ServiceAddresses,
     pub(crate) in_flight: InFlight,
     pub(crate) metrics: Metrics,
+    pub(crate) roles: RoleKeeper,
     /// Where templates are checked and processed.
     pub(crate) workshop: Workshop,
     closing: CancellationToken,
@@ -129,12 +131,14 @@ impl ApiServer {
             addresses: ServiceAddresses::new(config.service_range),
             in_flight: InFlight::default(),
             metrics: Metrics::new(&config.gates)?,
+            roles: RoleKeeper::new(&store),
             workshop: Workshop::new(config.limits.templates_at_once),
             closing: closing.clone(),
             store,
             config,
         });
         namespaces::bootstrap(&server).await?;
+        rbac::create_missing(&server).await?;
         expiry::spawn_event_expiry(&server);
         Ok(ApiServer { server, _ending: Arc::new(closing.drop_guard()) })
     }

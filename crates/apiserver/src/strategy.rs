@@ -17,6 +17,9 @@ pub(crate) mod pod;
 pub(crate) mod pod_disruption_budget;
 pub(crate) mod priority_class;
 pub(crate) mod resource_quota;
+pub(crate) mod review;
+pub(crate) mod role;
+pub(crate) mod role_binding;
 pub(crate) mod runtime_class;
 pub(crate) mod secret;
 pub(crate) mod service;
@@ -28,6 +31,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::request::Verb;
+use crate::reviews::Review;
 use crate::selector::SelectableField;
 use crate::status::ApiError;
 use crate::writing::Write;
@@ -92,6 +96,11 @@ pub(crate) trait Strategy: Send + Sync {
     /// Whether there are objects of this kind. Otherwise it can be created only, and the creation is answered at once.
     fn is_stored(&self) -> bool {
         true
+    }
+
+    /// The question that an object of this kind asks; it is answered and stored nowhere.
+    fn review(&self) -> Option<Review> {
+        None
     }
 
     /// Whether the keys of an object keep the order in which a client wrote them: people wrote them for people.

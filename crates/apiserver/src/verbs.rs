@@ -13,7 +13,7 @@ use crate::gatekeeper::Call;
 use crate::request::Verb;
 use crate::responses::{Answer, add_warnings};
 use crate::status::ApiError;
-use crate::templates;
+use crate::{reviews, templates};
 
 pub(crate) use patch::patch_part;
 pub(crate) use update::update_part;
@@ -22,6 +22,9 @@ pub(crate) use update::update_part;
 pub(crate) async fn dispatch(call: Call) -> Result<Answer, ApiError> {
     if !call.kind.resource().verbs.contains(&call.verb.as_str()) {
         return Err(ApiError::MethodNotAllowed);
+    }
+    if let Some(review) = call.kind.strategy().review() {
+        return reviews::run(call, review).await;
     }
     if !call.kind.strategy().is_stored() {
         return templates::process_whole(call).await;

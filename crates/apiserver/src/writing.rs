@@ -12,6 +12,7 @@ use crate::identity::Identity;
 use crate::kinds::Kind;
 use crate::object::{self, encode_in_order, list, same_content, set_metadata, text};
 use crate::render::Shown;
+use crate::rights::{self, Change};
 use crate::server::Server;
 use crate::service_addresses::Allocation;
 use crate::status::ApiError;
@@ -142,6 +143,7 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
     let (warnings, mut value) = admitted;
     let warnings = warnings.map_err(|errors| ApiError::invalid(kind, object::name(&value), errors))?;
     kind.strategy().check(write, None, &value)?;
+    rights::check(write, Change::Create(&value))?;
     let allocation = allocate(write, &mut value, None)?;
     let name = object::name(&value).to_owned();
     let shown = store_new(write, &value, &name).await?;
@@ -293,6 +295,7 @@ fn prepare_replacement<'w>(
     if part == Part::Main {
         kind.strategy().check(write, Some(old), &new)?;
     }
+    rights::check(write, Change::Update(old, &new))?;
     let allocation = match part {
         Part::Main => allocate(write, &mut new, Some(old))?,
         Part::Status | Part::EphemeralContainers => None,

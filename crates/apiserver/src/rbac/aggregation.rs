@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::GROUP;
+use crate::field_manager;
 use crate::identity::Identity;
 use crate::object::{self, list, text};
 use crate::server::Server;
@@ -19,8 +20,7 @@ const ROUNDS: usize = 8;
 pub(crate) async fn refresh_aggregated(server: &Arc<Server>) -> Result<(), ApiError> {
     let Some(kind) = server.kinds.find(GROUP, "v1", "clusterroles") else { return Ok(()) };
     for _ in 0..ROUNDS {
-        let listing =
-            server.store.list(kind.collection(), None, None, None).map_err(ApiError::from_read)?;
+        let listing = server.store.list(kind.collection(), None, None, None).map_err(ApiError::from_read)?;
         let roles: Vec<Value> = listing.objects.iter().map(|stored| object::tree(stored)).collect();
         let mut is_settled = true;
         for role in roles.iter().filter(|role| role["aggregationRule"].is_object()) {
@@ -30,8 +30,15 @@ pub(crate) async fn refresh_aggregated(server: &Arc<Server>) -> Result<(), ApiEr
             }
             is_settled = false;
             let identity = Identity::admin();
-            let write =
-                Write { server, kind, namespace: "", identity: &identity, dry_run: false, order: None };
+            let write = Write {
+                server,
+                kind,
+                namespace: "",
+                identity: &identity,
+                manager: field_manager::OWN,
+                dry_run: false,
+                order: None,
+            };
             let make = |old: &Value| {
                 let mut object = old.clone();
                 object["rules"] = json!(rules);
@@ -109,9 +116,7 @@ mod tests {
 
     #[test]
     fn a_gathering_role_has_each_rule_once_and_none_of_its_own() {
-        let role = |name: &str, label: &str, rules: Value| {
-            json!({"metadata": {"name": name, "labels": {label: "true"}}, "rules": rules})
-        };
+        let role = |name: &str, label: &str, rules: Value| json!({"metadata": {"name": name, "labels": {label: "true"}}, "rules": rules});
         let mut all = role("all", "to-all", json!([{"verbs": ["own"]}]));
         all["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"to-all": "true"}}]});
         let roles = [

@@ -10,6 +10,7 @@ use store::{Key, WriteError};
 use super::GROUP;
 use super::aggregation::{gathered, refresh_aggregated};
 use super::rule::{Rule, covers_all};
+use crate::field_manager;
 use crate::identity::Identity;
 use crate::kinds::Kind;
 use crate::object::{self, encode, list, set_metadata, text};
@@ -142,7 +143,15 @@ async fn complete(
     wanted: &Value,
 ) -> Result<(), ApiError> {
     let identity = Identity::admin();
-    let write = Write { server, kind, namespace, identity: &identity, dry_run: false, order: None };
+    let write = Write {
+        server,
+        kind,
+        namespace,
+        identity: &identity,
+        manager: field_manager::OWN,
+        dry_run: false,
+        order: None,
+    };
     let make = |old: &Value| {
         let object = completed(kind, old, wanted).unwrap_or_else(|| old.clone());
         Ok(Candidate { object, warnings: Vec::new(), keeps_version: false })
@@ -202,11 +211,14 @@ fn completed(kind: &Kind, stored: &Value, wanted: &Value) -> Option<Value> {
         }
         _ => {
             let same = |left: &Value, right: &Value| {
-                ["kind", "name", "namespace"].iter().all(|field| text(left, &[field]) == text(right, &[field]))
+                ["kind", "name", "namespace"]
+                    .iter()
+                    .all(|field| text(left, &[field]) == text(right, &[field]))
             };
             let known = list(stored, &["subjects"]);
             let is_missing = |wanted: &&Value| !known.iter().any(|own| same(own, wanted));
-            let missing: Vec<Value> = list(wanted, &["subjects"]).iter().filter(is_missing).cloned().collect();
+            let missing: Vec<Value> =
+                list(wanted, &["subjects"]).iter().filter(is_missing).cloned().collect();
             if !missing.is_empty() {
                 append(&mut new, "subjects", missing);
             }

@@ -35,7 +35,8 @@ pub(crate) fn check_role(write: &Write<'_>, old: Option<&Value>, new: &Value) ->
         return Ok(());
     }
     let name = object::name(new);
-    let asked = Attributes::resource("escalate", GROUP, write.kind.plural()).within(write.namespace).named(name);
+    let asked =
+        Attributes::resource("escalate", GROUP, write.kind.plural()).within(write.namespace).named(name);
     if authorize::may(write.server, write.identity, &asked) {
         return Ok(());
     }
@@ -57,7 +58,8 @@ pub(crate) fn check_binding(write: &Write<'_>, old: Option<&Value>, new: &Value)
         return Ok(());
     }
     let role = RoleRef::of(new, write.namespace);
-    let asked = Attributes::resource("bind", GROUP, role.resource()).within(write.namespace).named(role.name());
+    let asked =
+        Attributes::resource("bind", GROUP, role.resource()).within(write.namespace).named(role.name());
     if authorize::may(write.server, write.identity, &asked) {
         return Ok(());
     }
@@ -82,8 +84,8 @@ fn held(index: &RoleIndex, identity: &Identity, namespace: &str) -> Held {
 }
 
 fn confirm(write: &Write<'_>, name: &str, (held, errors): &Held, rules: &[Rule]) -> Result<(), ApiError> {
-    let lacking = missing(held, rules)
-        .map_err(|error| ApiError::forbidden(write.kind, name, error.to_string()))?;
+    let lacking =
+        missing(held, rules).map_err(|error| ApiError::forbidden(write.kind, name, error.to_string()))?;
     if lacking.is_empty() {
         return Ok(());
     }

@@ -149,10 +149,8 @@ impl RoleIndex {
     fn grants(&self, user: &str, groups: &[String], namespace: &str) -> Vec<&Grant> {
         let own = self.users.get(user).into_iter();
         let lists = own.chain(groups.iter().filter_map(|group| self.groups.get(group)));
-        let mut found: Vec<&Grant> = lists
-            .flatten()
-            .filter(|grant| grant.scope.is_empty() || grant.scope == namespace)
-            .collect();
+        let mut found: Vec<&Grant> =
+            lists.flatten().filter(|grant| grant.scope.is_empty() || grant.scope == namespace).collect();
         found.sort_by_key(|grant| !grant.scope.is_empty());
         found
     }
@@ -253,9 +251,17 @@ mod tests {
         index.set_role("a", "writer", Some(&role(&["pods"], &["create"])));
         index.set_role("", "paths", Some(&json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]})));
         let jane = json!([{"kind": "User", "name": "jane"}]);
-        index.set_binding("", "everywhere", Some(&binding("ClusterRole", "reader", json!([{"kind": "Group", "name": "ops"}]))));
+        index.set_binding(
+            "",
+            "everywhere",
+            Some(&binding("ClusterRole", "reader", json!([{"kind": "Group", "name": "ops"}]))),
+        );
         index.set_binding("a", "reads", Some(&binding("ClusterRole", "reader", jane.clone())));
-        index.set_binding("a", "writes", Some(&binding("Role", "writer", json!([{"kind": "ServiceAccount", "name": "bot"}]))));
+        index.set_binding(
+            "a",
+            "writes",
+            Some(&binding("Role", "writer", json!([{"kind": "ServiceAccount", "name": "bot"}]))),
+        );
         index.set_binding("a", "paths", Some(&binding("ClusterRole", "paths", jane.clone())));
         index.set_binding("b", "lost", Some(&binding("Role", "nowhere", jane)));
         index
@@ -283,7 +289,10 @@ mod tests {
             let found = index.find(user, &[group.to_owned()], &asked).is_some();
             assert_eq!(found, allowed, "{user} {group} {verb} {namespace}");
         }
-        assert!(index.find("jane", &[], &Attributes::path("get", "/x")).is_none(), "a path is in no namespace");
+        assert!(
+            index.find("jane", &[], &Attributes::path("get", "/x")).is_none(),
+            "a path is in no namespace"
+        );
     }
 
     #[test]
@@ -322,7 +331,10 @@ mod tests {
         assert!(index.find("joe", &group, &asked).is_some());
         index.set_role("", "reader", None);
         assert!(index.find("joe", &group, &asked).is_none());
-        assert_eq!(index.trouble("joe", &group, ""), r#"RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found"#);
+        assert_eq!(
+            index.trouble("joe", &group, ""),
+            r#"RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found"#
+        );
         index.set_binding("", "everywhere", None);
         assert_eq!(index.trouble("joe", &group, ""), "");
     }

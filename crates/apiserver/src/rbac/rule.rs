@@ -134,9 +134,8 @@ impl Rule {
 
     /// The rule as messages show it: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
     pub(crate) fn compact(&self) -> String {
-        let quoted = |items: &[String]| {
-            items.iter().map(|item| schema::go_quote(item)).collect::<Vec<_>>().join(" ")
-        };
+        let quoted =
+            |items: &[String]| items.iter().map(|item| schema::go_quote(item)).collect::<Vec<_>>().join(" ");
         let parts: Vec<String> = [
             ("APIGroups", &self.groups),
             ("Resources", &self.resources),
@@ -181,9 +180,7 @@ fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
     if subresource.is_empty() {
         return own == resource;
     }
-    own.split_once('/').is_some_and(|(left, right)| {
-        right == subresource && (left == resource || left == "*")
-    })
+    own.split_once('/').is_some_and(|(left, right)| right == subresource && (left == resource || left == "*"))
 }
 
 fn covers_resource(own: &[String], wanted: &str) -> bool {
@@ -239,7 +236,8 @@ mod tests {
     #[test]
     fn a_rule_allows_what_upstreams_matching_allows() {
         let pods = json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "pods/log"]});
-        let named = json!({"verbs": ["get"], "apiGroups": ["*"], "resources": ["secrets"], "resourceNames": ["a"]});
+        let named =
+            json!({"verbs": ["get"], "apiGroups": ["*"], "resources": ["secrets"], "resourceNames": ["a"]});
         let scale = json!({"verbs": ["*"], "apiGroups": ["apps"], "resources": ["*/scale"]});
         let all = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
         // Rule, verb, group, resource, subresource, name, allowed.
@@ -282,7 +280,10 @@ mod tests {
         ];
         let table: [(Value, &[&str]); 7] = [
             (json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}), &[]),
-            (json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"]}), &[]),
+            (
+                json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"]}),
+                &[],
+            ),
             (json!({"verbs": ["list"], "apiGroups": [""], "resources": ["things/scale"]}), &[]),
             (json!({"verbs": ["get"], "nonResourceURLs": ["/logs/a"]}), &[]),
             (

@@ -15,7 +15,7 @@ pub(super) async fn run(call: Call) -> Result<Answer, ApiError> {
     }
     let pod = pod(&call)?;
     let shows_secrets = call.query.is_true("showSecrets");
-    if shows_secrets && !may_read_secrets(&call.identity, &call.namespace) {
+    if shows_secrets && !may_read_secrets(&call.server, &call.identity, &call.namespace) {
         return Err(ApiError::forbidden(
             &call.kind,
             &call.name,

@@ -118,7 +118,7 @@ fn sources(write: &Write<'_>, pod: &Value) -> SourceObjects {
             })
             .collect()
     };
-    let secrets = if may_read_secrets(write.identity, write.namespace) {
+    let secrets = if may_read_secrets(write.server, write.identity, write.namespace) {
         look_up("secrets", needed.secrets)
     } else {
         BTreeMap::new()
