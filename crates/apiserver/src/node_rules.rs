@@ -57,7 +57,9 @@ pub(crate) fn check(node: &str, write: &Write<'_>, change: Change<'_>) -> Result
             if name != node {
                 return refused(format!("node \"{node}\" is not allowed to modify node \"{name}\""));
             }
-            if restricted_labels(change.old()) != restricted_labels(change.new()) && change.new().is_some() {
+            if restricted_labels(change.before()) != restricted_labels(change.after())
+                && change.after().is_some()
+            {
                 return refused(format!(
                     "node \"{node}\" is not allowed to modify labels that begin with {RESTRICTED_LABELS}"
                 ));

@@ -16,14 +16,14 @@ pub(crate) enum Change<'v> {
 }
 
 impl<'v> Change<'v> {
-    pub(crate) fn old(self) -> Option<&'v Value> {
+    pub(crate) fn before(self) -> Option<&'v Value> {
         match self {
             Change::Create(_) => None,
             Change::Update(old, _) | Change::Delete(old) => Some(old),
         }
     }
 
-    pub(crate) fn new(self) -> Option<&'v Value> {
+    pub(crate) fn after(self) -> Option<&'v Value> {
         match self {
             Change::Create(new) | Change::Update(_, new) => Some(new),
             Change::Delete(_) => None,
@@ -42,11 +42,11 @@ pub(crate) fn check(write: &Write<'_>, change: Change<'_>) -> Result<(), ApiErro
     if let Some(node) = write.identity.node_name() {
         node_rules::check(node, write, change)?;
     }
-    let Some(new) = change.new() else { return Ok(()) };
+    let Some(new) = change.after() else { return Ok(()) };
     match (write.kind.group(), write.kind.plural()) {
-        (rbac::GROUP, "roles" | "clusterroles") => rbac::check_role(write, change.old(), new),
+        (rbac::GROUP, "roles" | "clusterroles") => rbac::check_role(write, change.before(), new),
         (rbac::GROUP, "rolebindings" | "clusterrolebindings") => {
-            rbac::check_binding(write, change.old(), new)
+            rbac::check_binding(write, change.before(), new)
         }
         _ => Ok(()),
     }
