@@ -47,9 +47,14 @@ pub(crate) fn validate(errors: &mut FieldErrors, resource: &Resource, metadata: 
     labels(errors, &path.child("labels"), &metadata["labels"]);
     annotations(errors, &path.child("annotations"), &metadata["annotations"]);
     owners(errors, &path.child("ownerReferences"), &metadata["ownerReferences"]);
-    for finalizer in items(&metadata["finalizers"]) {
+    let finalizers = items(&metadata["finalizers"]);
+    for finalizer in finalizers {
         let finalizer = text(finalizer);
         errors.invalid_each(&path.child("finalizers"), finalizer, messages(QualifiedName::parse(finalizer)));
+    }
+    if ["foregroundDeletion", "orphan"].iter().all(|one| finalizers.iter().any(|own| own == one)) {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.invalid(&path.child("finalizers"), finalizers.to_vec(), detail);
     }
 }
 

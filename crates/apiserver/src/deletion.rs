@@ -6,70 +6,26 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::{Purpose, WriteError};
 
-use crate::body::{Content, tree};
 use crate::kinds::Kind;
 use crate::namespaces;
 use crate::object::{self, encode, list, set_metadata, text};
-use crate::query::Query;
 use crate::render::Shown;
 use crate::rights::{self, Change};
 use crate::status::ApiError;
-use crate::strategy::Hooks;
+use crate::strategy::{DefaultPropagation, Hooks};
 use crate::timestamps::{second_text, seconds_after};
 use crate::writing::{Write, released};
 
-const ATTEMPTS: usize = 16;
+mod options;
 
-/// How something shall be deleted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DeleteOptions {
-    pub(crate) grace_seconds: Option<i64>,
-    pub(crate) uid: Option<String>,
-    pub(crate) resource_version: Option<String>,
-    pub(crate) dry_run: bool,
-}
+pub(crate) use options::{DeleteOptions, Propagation};
 
-impl DeleteOptions {
-    /// Reads the options from the body, or from the query where there is no body.
-    pub(crate) fn parse(content: &Content, query: &Query) -> Result<DeleteOptions, ApiError> {
-        let body = tree(content)?;
-        if !body.is_null() && !body.is_object() {
-            return Err(ApiError::bad_request("the body of a deletion must be DeleteOptions"));
-        }
-        let kind = text(&body, &["kind"]);
-        if !matches!(kind, "" | "DeleteOptions") {
-            return Err(ApiError::bad_request(format!(
-                "the body of a deletion must be DeleteOptions, not {kind}"
-            )));
-        }
-        let from_query = query
-            .text("gracePeriodSeconds")
-            .map(|seconds| {
-                seconds.parse().map_err(|_| {
-                    ApiError::bad_request(format!(
-                        "gracePeriodSeconds: {} is no number",
-                        schema::go_quote(seconds)
-                    ))
-                })
-            })
-            .transpose()?;
-        let policy = query.text("propagationPolicy").unwrap_or_else(|| text(&body, &["propagationPolicy"]));
-        if !matches!(policy, "" | "Background" | "Foreground" | "Orphan") {
-            return Err(ApiError::bad_request(format!(
-                "propagationPolicy: Unsupported value: {}: supported values: \"Background\", \"Foreground\", \"Orphan\"",
-                schema::go_quote(policy)
-            )));
-        }
-        let own =
-            |path: &[&str]| Some(text(&body, path)).filter(|found| !found.is_empty()).map(str::to_owned);
-        Ok(DeleteOptions {
-            grace_seconds: from_query.or_else(|| body.get("gracePeriodSeconds").and_then(Value::as_i64)),
-            uid: own(&["preconditions", "uid"]),
-            resource_version: own(&["preconditions", "resourceVersion"]),
-            dry_run: list(&body, &["dryRun"]).iter().any(|value| value == "All"),
-        })
-    }
-}
+/// How often a deletion is tried again after somebody else was quicker.
+const ATTEMPTS: usize = 64;
+/// Keeps an object until the objects that it owns, and that say so, have gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Keeps an object until the objects that it owned have been told to forget it.
+pub(crate) const ORPHAN: &str = "orphan";
 
 /// What a deletion left.
 #[derive(Debug)]
@@ -89,15 +45,25 @@ enum Plan {
     Leave,
 }
 
-fn plan(kind: &Kind, old: &Value, requested: Option<i64>, now: Timestamp) -> Plan {
+fn plan(kind: &Kind, old: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
+    let requested = options.grace_seconds;
     let grace = kind.strategy().deletion_grace(old, requested);
-    let kept = !list(old, &["metadata", "finalizers"]).is_empty() || keeps_namespace(kind, old);
+    let finalizers = finalizers_after(kind.strategy().propagation(), options, old);
+    let kept = !finalizers.is_empty() || keeps_namespace(kind, old);
     let marked = text(old, &["metadata", "deletionTimestamp"]);
+    let with_finalizers = || {
+        let mut new = old.clone();
+        if list(old, &["metadata", "finalizers"]) != finalizers {
+            let finalizers = (!finalizers.is_empty()).then(|| json!(finalizers));
+            set_metadata(&mut new, "finalizers", finalizers);
+        }
+        new
+    };
     if marked.is_empty() {
         if grace == 0 && !kept {
             return Plan::Remove;
         }
-        let mut new = old.clone();
+        let mut new = with_finalizers();
         set_metadata(&mut new, "deletionTimestamp", Some(json!(second_text(seconds_after(now, grace)))));
         set_metadata(&mut new, "deletionGracePeriodSeconds", Some(json!(grace)));
         if let Some(generation) = object::at(old, &["metadata", "generation"]).and_then(Value::as_i64) {
@@ -107,6 +73,15 @@ fn plan(kind: &Kind, old: &Value, requested: Option<i64>, now: Timestamp) -> Pla
             object::map_mut(&mut new, "status").insert("phase".to_owned(), json!("Terminating"));
         }
         return Plan::Mark(new);
+    }
+    if !kind.strategy().is_graceful() {
+        // Whoever deletes again may say anew what becomes of the dependents.
+        let new = with_finalizers();
+        return match (kept, new == *old) {
+            (false, _) => Plan::Remove,
+            (true, true) => Plan::Leave,
+            (true, false) => Plan::Mark(new),
+        };
     }
     let earlier =
         object::at(old, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or(0);
@@ -118,7 +93,7 @@ fn plan(kind: &Kind, old: &Value, requested: Option<i64>, now: Timestamp) -> Pla
         return Plan::Leave;
     }
     // A later deletion may only shorten the grace, counted from when the first one came.
-    let mut new = old.clone();
+    let mut new = with_finalizers();
     let end = marked.parse::<Timestamp>().unwrap_or(now);
     set_metadata(
         &mut new,
@@ -127,6 +102,38 @@ fn plan(kind: &Kind, old: &Value, requested: Option<i64>, now: Timestamp) -> Pla
     );
     set_metadata(&mut new, "deletionGracePeriodSeconds", Some(json!(grace)));
     Plan::Mark(new)
+}
+
+/// The finalizers that an object has after it was asked to go: those of others, and what becomes of its dependents.
+/// What the client says counts, then what the object says already, then what its kind does.
+fn finalizers_after(default: DefaultPropagation, options: &DeleteOptions, old: &Value) -> Vec<Value> {
+    let own = list(old, &["metadata", "finalizers"]);
+    let has = |wanted: &str| own.iter().any(|finalizer| finalizer == wanted);
+    let told = match (options.orphan_dependents, options.propagation) {
+        (Some(true), _) => Some(Propagation::Orphan),
+        (Some(false), _) => Some(Propagation::Background),
+        (None, told) => told,
+    };
+    let standing = || match (has(ORPHAN), has(FOREGROUND)) {
+        (true, _) => Propagation::Orphan,
+        (false, true) => Propagation::Foreground,
+        (false, false) => match default {
+            DefaultPropagation::Background | DefaultPropagation::Unsupported => Propagation::Background,
+            DefaultPropagation::Orphan => Propagation::Orphan,
+        },
+    };
+    let propagation = match default {
+        DefaultPropagation::Unsupported => Propagation::Background,
+        DefaultPropagation::Background | DefaultPropagation::Orphan => told.unwrap_or_else(standing),
+    };
+    let mut finalizers: Vec<Value> =
+        own.iter().filter(|finalizer| **finalizer != ORPHAN && **finalizer != FOREGROUND).cloned().collect();
+    match propagation {
+        Propagation::Background => {}
+        Propagation::Foreground => finalizers.push(json!(FOREGROUND)),
+        Propagation::Orphan => finalizers.push(json!(ORPHAN)),
+    }
+    finalizers
 }
 
 fn keeps_namespace(kind: &Kind, value: &Value) -> bool {
@@ -150,7 +157,7 @@ pub(crate) async fn delete_object(
         check_preconditions(kind, &old, name, options)?;
         kind.strategy().check_deletion(write, &old)?;
         rights::check(write, Change::Delete(&old))?;
-        let written = match plan(kind, &old, options.grace_seconds, Timestamp::now()) {
+        let written = match plan(kind, &old, options, Timestamp::now()) {
             Plan::Leave => return Ok(Deleted::Marked(Shown::Stored(current))),
             Plan::Remove if write.dry_run => return Ok(Deleted::Removed(old)),
             Plan::Mark(new) if write.dry_run => return Ok(Deleted::Marked(Shown::Tree(new))),
@@ -186,16 +193,21 @@ fn check_preconditions(
     name: &str,
     options: &DeleteOptions,
 ) -> Result<(), ApiError> {
-    let check = |what: &str, wanted: &Option<String>, own: &str| match wanted {
-        Some(wanted) if wanted != own => Err(ApiError::conflict(
-            kind,
-            name,
-            format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {own}"),
-        )),
+    let check = |what: &str, wanted: &Option<String>, own: &str, how: &str| match wanted {
+        Some(wanted) if wanted != own => Err(ApiError::Conflict {
+            group: kind.group().to_owned(),
+            // Upstream names the kind here, not the resource.
+            resource: kind.kind().to_owned(),
+            name: name.to_owned(),
+            detail: format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({own}). The object might have been {how}"
+            ),
+        }),
         _ => Ok(()),
     };
-    check("UID", &options.uid, text(old, &["metadata", "uid"]))?;
-    check("ResourceVersion", &options.resource_version, text(old, &["metadata", "resourceVersion"]))
+    check("UID", &options.uid, text(old, &["metadata", "uid"]), "deleted and then recreated")?;
+    let version = text(old, &["metadata", "resourceVersion"]);
+    check("ResourceVersion", &options.resource_version, version, "modified")
 }
 
 #[cfg(test)]

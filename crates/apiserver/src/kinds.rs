@@ -294,6 +294,11 @@ impl KindTable {
         self.kinds.get(*index)
     }
 
+    /// The kind that an object's `apiVersion` and `kind` name.
+    pub(crate) fn of_type(&self, group_version: &str, kind: &str) -> Option<&Arc<Kind>> {
+        self.kinds.iter().rfind(|own| own.kind() == kind && own.group_version() == group_version)
+    }
+
     /// A kind of the core group that this program serves itself.
     pub(crate) fn core(&self, plural: &str) -> Option<&Arc<Kind>> {
         self.find("", "v1", plural)

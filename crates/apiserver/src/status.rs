@@ -46,7 +46,7 @@ pub(crate) enum ApiError {
     BodyTimeout { seconds: u64 },
     #[error("{message}")]
     Expired { message: String, continue_token: Option<String> },
-    #[error("Too large resource version: {requested}, current: {current}")]
+    #[error("Timeout: Too large resource version: {requested}, current: {current}")]
     FutureResourceVersion { requested: u64, current: u64 },
     #[error("too many requests of user \"{user}\" at the same time, please try again later")]
     TooManyRequests { user: String },
@@ -127,6 +127,16 @@ impl ApiError {
             kind: kind.kind().to_owned(),
             name: name.to_owned(),
             errors,
+        }
+    }
+
+    /// Options of a request (`ListOptions`, `DeleteOptions`, ...) that make no sense.
+    pub(crate) fn of_options(kind: &str, errors: Vec<admission::FieldError>) -> ApiError {
+        ApiError::Invalid {
+            group: "meta.k8s.io".to_owned(),
+            kind: kind.to_owned(),
+            name: String::new(),
+            errors: FieldErrors(errors),
         }
     }
 

@@ -56,6 +56,17 @@ fn on_writes(verb: Verb, notice: &'static str) -> Option<&'static str> {
     }
 }
 
+/// What becomes of the objects that an object of a kind owns, when the client does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefaultPropagation {
+    /// They are deleted after it.
+    Background,
+    /// They stay.
+    Orphan,
+    /// Objects of the kind own nothing, whatever the client says.
+    Unsupported,
+}
+
 /// What is special about a kind.
 pub(crate) trait Strategy: Send + Sync {
     /// The subresources that are served.
@@ -154,6 +165,21 @@ pub(crate) trait Strategy: Send + Sync {
     /// For how many seconds a deletion waits before the object goes: `requested` is the client's wish. 0: at once.
     fn deletion_grace(&self, _object: &Value, _requested: Option<i64>) -> i64 {
         0
+    }
+
+    /// Whether objects of the kind end by themselves, within a grace that a later deletion can only shorten.
+    fn is_graceful(&self) -> bool {
+        false
+    }
+
+    /// What becomes of the objects that such an object owns, when the client does not say.
+    fn propagation(&self) -> DefaultPropagation {
+        DefaultPropagation::Background
+    }
+
+    /// What a client is told that deletes an object and does not say what becomes of its dependents.
+    fn propagation_warning(&self) -> Option<&'static str> {
+        None
     }
 
     /// The cells of the kind's table, in the order of its columns; `None` when the kind has no table of its own.

@@ -95,6 +95,11 @@ impl Store {
         read_state(&self.state).revision()
     }
 
+    /// Follows the newest revision, whatever collection it is of; ends with the store.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        read_state(&self.state).changes()
+    }
+
     /// The current version of an object.
     pub fn get(&self, key: &Key) -> Option<Arc<Object>> {
         read_state(&self.state).collection(key.collection())?.object(&key.place()).cloned()

@@ -179,11 +179,18 @@ pub(crate) struct State {
     /// The revision at which this process began; nothing before it is remembered.
     began: u64,
     collections: BTreeMap<Collection, CollectionState>,
+    /// Carries the newest revision; wakes whoever follows everything.
+    changed: watch::Sender<u64>,
 }
 
 impl State {
     pub(crate) fn new(revision: u64, objects: Vec<Object>) -> State {
-        let mut state = State { revision, began: revision, collections: BTreeMap::new() };
+        let mut state = State {
+            revision,
+            began: revision,
+            collections: BTreeMap::new(),
+            changed: watch::Sender::new(revision),
+        };
         for object in objects {
             let place = object.key().place();
             let collection = object.key().collection().clone();
@@ -198,6 +205,10 @@ impl State {
 
     pub(crate) fn began(&self) -> u64 {
         self.began
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     pub(crate) fn collection(&self, collection: &Collection) -> Option<&CollectionState> {
@@ -225,5 +236,6 @@ impl State {
         for (collection, last) in touched {
             self.collection_mut(&collection).changed.send_replace(last);
         }
+        self.changed.send_replace(revision);
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Strategy;
+use super::{DefaultPropagation, Strategy};
 use crate::object::{at, text};
 use crate::selector::SelectableField;
 use crate::timestamps::age;
@@ -33,6 +33,10 @@ macro_rules! involved {
 impl Strategy for Events {
     fn fields(&self) -> &'static [SelectableField] {
         involved!("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    }
+
+    fn propagation(&self) -> DefaultPropagation {
+        DefaultPropagation::Unsupported
     }
 
     fn creates_on_update(&self) -> bool {

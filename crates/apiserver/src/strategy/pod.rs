@@ -71,6 +71,10 @@ impl Strategy for Pods {
         }
     }
 
+    fn is_graceful(&self) -> bool {
+        true
+    }
+
     fn deletion_grace(&self, object: &Value, requested: Option<i64>) -> i64 {
         let on_node = !text(object, &["spec", "nodeName"]).is_empty();
         if !on_node || matches!(text(object, &["status", "phase"]), "Succeeded" | "Failed") {
