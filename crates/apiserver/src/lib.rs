@@ -14,6 +14,7 @@
 //! | accept loop ([`ApiServer::serve`]) | the listener | connections | connection tasks | its shutdown future |
 //! | one a connection | the socket | requests | answers | the peer leaves or the server closes |
 //! | namespace drain | one terminating namespace | the store | deletions | the namespace is gone |
+//! | garbage collector | the index of owners and dependents | the changes of every collection | deletions, and updates of references and finalizers | the last [`ApiServer`] is dropped |
 //! | event expiry | nothing | the events | deletions of old ones | the last [`ApiServer`] is dropped |
 //!
 //! Errors: every failure of a request is one variant of one enum and becomes a `Status` in one place, `status.rs`.
@@ -25,6 +26,7 @@ mod deletion;
 mod discovery;
 mod expiry;
 mod field_manager;
+mod garbage;
 mod gatekeeper;
 mod health;
 mod identity;

@@ -23,7 +23,7 @@ use crate::rbac::{self, RoleKeeper};
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
 use crate::status::ApiError;
 use crate::workshop::Workshop;
-use crate::{expiry, listener, namespaces};
+use crate::{expiry, garbage, listener, namespaces};
 
 /// What a server is told at its start.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +140,7 @@ impl ApiServer {
         namespaces::bootstrap(&server).await?;
         rbac::create_missing(&server).await?;
         expiry::spawn_event_expiry(&server);
+        garbage::spawn_collector(&server);
         Ok(ApiServer { server, _ending: Arc::new(closing.drop_guard()) })
     }
 

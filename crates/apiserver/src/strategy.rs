@@ -62,6 +62,7 @@ pub(crate) enum DefaultPropagation {
     /// They are deleted after it.
     Background,
     /// They stay.
+    #[allow(dead_code, reason = "what Jobs and ReplicationControllers do")]
     Orphan,
     /// Objects of the kind own nothing, whatever the client says.
     Unsupported,

@@ -128,8 +128,7 @@ fn check(told: &Value) -> Result<(), ApiError> {
             refuse(FieldErrorKind::Invalid, "propagationPolicy", policy, detail);
         }
         if Propagation::parse(policy.as_str().unwrap_or_default()).is_none() {
-            let detail =
-                "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"".to_owned();
+            let detail = "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"".to_owned();
             refuse(FieldErrorKind::NotSupported, "propagationPolicy", policy, detail);
         }
     }

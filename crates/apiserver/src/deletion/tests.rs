@@ -81,8 +81,7 @@ fn what_becomes_of_dependents_is_said_by_the_client_then_by_the_object_then_by_i
     use DefaultPropagation as Default;
     let none: &[&str] = &[];
     let says = |propagation| DeleteOptions::propagating(propagation);
-    let orphans =
-        |value| DeleteOptions { orphan_dependents: Some(value), ..DeleteOptions::default() };
+    let orphans = |value| DeleteOptions { orphan_dependents: Some(value), ..DeleteOptions::default() };
     let nothing = DeleteOptions::default;
     let table = [
         (Default::Background, nothing(), none, none),
@@ -103,7 +102,11 @@ fn what_becomes_of_dependents_is_said_by_the_client_then_by_the_object_then_by_i
     ];
     for (default, options, own, expected) in table {
         let old = json!({"metadata": {"name": "c", "finalizers": own}});
-        assert_eq!(json!(finalizers_after(default, &options, &old)), json!(expected), "{default:?} {options:?} {own:?}");
+        assert_eq!(
+            json!(finalizers_after(default, &options, &old)),
+            json!(expected),
+            "{default:?} {options:?} {own:?}"
+        );
     }
 }
 

@@ -90,12 +90,8 @@ mod tests {
     use crate::deletion::Propagation;
 
     fn facts(ending: Ending, wish: Wish, owners: usize) -> Facts {
-        let owner = Owner {
-            place: OwnerPlace::UnknownKind,
-            uid: "o".to_owned(),
-            blocks: true,
-            shown: String::new(),
-        };
+        let owner =
+            Owner { place: OwnerPlace::UnknownKind, uid: "o".to_owned(), blocks: true, shown: String::new() };
         Facts { uid: "u".to_owned(), owners: vec![owner; owners], ending, wish }
     }
 
@@ -142,7 +138,11 @@ mod tests {
         ];
         for (ending, owners, dependents, expected) in table {
             let facts = facts(*ending, Wish::None, owners.len());
-            assert_eq!(decide(&facts, owners, *dependents), *expected, "{ending:?} {owners:?} {dependents:?}");
+            assert_eq!(
+                decide(&facts, owners, *dependents),
+                *expected,
+                "{ending:?} {owners:?} {dependents:?}"
+            );
         }
     }
 }

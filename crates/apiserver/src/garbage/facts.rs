@@ -4,10 +4,12 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 use serde::Deserialize;
+use serde_json::Value;
 use store::{Key, Object};
 
 use crate::deletion::{FOREGROUND, ORPHAN};
 use crate::kinds::KindTable;
+use crate::object::text;
 
 /// How far an object is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,17 @@ pub(super) struct Owner {
     pub(super) blocks: bool,
     /// `[v1/ConfigMap, namespace: a, name: b, uid: c]`, as upstream prints it.
     pub(super) shown: String,
+}
+
+impl Owner {
+    /// Whether it is what an entry of `ownerReferences` names.
+    pub(super) fn is_named_by(&self, reference: &Value) -> bool {
+        let has_name = match &self.place {
+            OwnerPlace::At(place) => text(reference, &["name"]) == place.name(),
+            OwnerPlace::UnknownKind | OwnerPlace::NoNamespace => true,
+        };
+        has_name && text(reference, &["uid"]) == self.uid
+    }
 }
 
 /// Where a reference leads.
