@@ -402,7 +402,7 @@ async fn finish(
 
 fn candidate(old: &Value, field: &str, left: Vec<Value>) -> Candidate {
     let mut object = old.clone();
-    let left = (!left.is_empty()).then(|| Value::Array(left));
+    let left = (!left.is_empty()).then_some(Value::Array(left));
     crate::object::set_metadata(&mut object, field, left);
     Candidate { object, warnings: Vec::new(), keeps_version: false }
 }
