@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use store::{EventKind, Key, Object, ReadError, Watch};
 
 use crate::deletion::{DeleteOptions, FOREGROUND, ORPHAN, delete_object};
-use crate::identity::Identity;
+use crate::identity::{Identity, MASTERS};
 use crate::kinds::Kind;
 use crate::object::list;
 use crate::server::Server;
@@ -93,7 +93,7 @@ impl Collector {
     fn new(server: Arc<Server>) -> Collector {
         Collector {
             server,
-            identity: Arc::new(Identity::new(COLLECTOR, vec!["system:serviceaccounts".to_owned()])),
+            identity: Arc::new(Identity::new(COLLECTOR, vec![MASTERS.to_owned()])),
             followed: Vec::new(),
             index: Index::default(),
             open: BTreeSet::new(),
