@@ -2,7 +2,6 @@
 
 pub(crate) mod pod;
 mod service;
-mod workload;
 
 use schema::Resource;
 use serde_json::{Value, json};
@@ -14,18 +13,10 @@ use crate::tree::{default_field, default_pointer, items, object_field};
 pub(crate) fn apply(resource: &Resource, object: &mut Value) {
     match (resource.group, resource.kind) {
         ("", "Pod") => pod::pod(object),
-        ("", "PodTemplate") => pod::template_spec(&mut object["template"]["spec"]),
         ("", "Service") => service::service(object),
         ("", "Secret") => default_field(object, "type", "Opaque"),
         ("", "Namespace") => namespace(object),
         ("", "Node") => node(object),
-        ("", "ReplicationController") => workload::replication_controller(object),
-        ("apps", "Deployment") => workload::deployment(object),
-        ("apps", "ReplicaSet") => workload::replica_set(object),
-        ("apps", "DaemonSet") => workload::daemon_set(object),
-        ("apps", "StatefulSet") => workload::stateful_set(object),
-        ("batch", "Job") => workload::job(object),
-        ("batch", "CronJob") => workload::cron_job(object),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             crate::rbac::default_binding(object);
         }
@@ -58,24 +49,6 @@ pub(crate) fn start(resource: &Resource, object: &mut Value) {
             }
         }
         ("", "Service") => object["status"] = json!({"loadBalancer": {}}),
-        ("", "ReplicationController") | ("apps", "ReplicaSet") => {
-            object["metadata"]["generation"] = 1.into();
-            object["status"] = json!({"replicas": 0});
-        }
-        ("apps", "StatefulSet") => {
-            object["metadata"]["generation"] = 1.into();
-            object["status"] = json!({"availableReplicas": 0, "replicas": 0});
-        }
-        ("apps", "Deployment") | ("batch", "Job" | "CronJob") => {
-            object["metadata"]["generation"] = 1.into();
-            object["status"] = json!({});
-        }
-        ("apps", "DaemonSet") => {
-            object["metadata"]["generation"] = 1.into();
-            object["status"] = json!({
-                "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0
-            });
-        }
         _ => {}
     }
 }

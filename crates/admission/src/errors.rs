@@ -234,9 +234,14 @@ impl FieldErrors {
 
     /// A value outside of an enumeration; the supported ones are named in the given order.
     pub(crate) fn not_supported(&mut self, path: &Path, value: &str, supported: &[&str]) {
+        self.not_supported_value(path, value.into(), supported);
+    }
+
+    /// The same for a value that is no text.
+    pub(crate) fn not_supported_value(&mut self, path: &Path, value: Value, supported: &[&str]) {
         let supported: Vec<_> = supported.iter().map(|value| schema::go_quote(value)).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        self.push(FieldErrorKind::NotSupported, path, BadValue::Json(value.into()), detail);
+        self.push(FieldErrorKind::NotSupported, path, BadValue::Json(value), detail);
     }
 
     /// The errors as a result.

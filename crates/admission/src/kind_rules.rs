@@ -6,6 +6,11 @@ use serde_json::Value;
 
 use crate::errors::FieldErrors;
 use crate::request::Warning;
+use crate::workload::{
+    Place, Review, controller_revision::ControllerRevisions, cron_job::CronJobs, daemon_set::DaemonSets,
+    deployment::Deployments, job::Jobs, pod_template::PodTemplates, replica_set::ReplicaSets,
+    replication_controller::ReplicationControllers, stateful_set::StatefulSets,
+};
 use crate::{
     endpoint_slice, endpoints, event, ingress, ingress_class, limit_range, network_policy, persistent_volume,
     persistent_volume_claim, pod_disruption_budget, priority_class, resource_quota, runtime_class,
@@ -14,6 +19,14 @@ use crate::{
 
 /// The rules of a kind; what is not said here is the same for all.
 pub(crate) trait KindRules: Sync {
+    /// Where the pod template of the kind stands, if it has one.
+    fn template(&self) -> Option<Place> {
+        None
+    }
+
+    /// Writes into a new object what is made from its uid.
+    fn generate(&self, _object: &mut Value) {}
+
     /// Fills in upstream's defaults. Doing it twice changes nothing.
     fn default(&self, _object: &mut Value) {}
 
@@ -23,6 +36,9 @@ pub(crate) trait KindRules: Sync {
     /// Checks everything but the metadata.
     fn validate(&self, _errors: &mut FieldErrors, _warnings: &mut Vec<Warning>, _object: &Value) {}
 
+    /// Checks that need to know what the object replaces, or how its pod template is to be judged.
+    fn review(&self, _review: &mut Review<'_>, _object: &Value) {}
+
     /// Checks a new object besides.
     fn validate_create(&self, _errors: &mut FieldErrors, _object: &Value) {}
 
@@ -31,6 +47,14 @@ pub(crate) trait KindRules: Sync {
 
     /// Checks what an update may not change.
     fn validate_update(&self, _errors: &mut FieldErrors, _old: &Value, _new: &Value) {}
+
+    /// Whether an update is a new generation of what the object wants.
+    fn is_new_generation(&self, old: &Value, new: &Value) -> bool {
+        old["spec"] != new["spec"]
+    }
+
+    /// Checks what may be said in a status.
+    fn validate_status(&self, _errors: &mut FieldErrors, _old: &Value, _new: &Value) {}
 }
 
 struct Plain;
@@ -42,7 +66,16 @@ const RULES: &[(&str, &str, &dyn KindRules)] = &[
     ("", "LimitRange", &limit_range::LimitRange),
     ("", "PersistentVolume", &persistent_volume::PersistentVolume),
     ("", "PersistentVolumeClaim", &persistent_volume_claim::PersistentVolumeClaim),
+    ("", "PodTemplate", &PodTemplates),
+    ("", "ReplicationController", &ReplicationControllers),
     ("", "ResourceQuota", &resource_quota::ResourceQuota),
+    ("apps", "ControllerRevision", &ControllerRevisions),
+    ("apps", "DaemonSet", &DaemonSets),
+    ("apps", "Deployment", &Deployments),
+    ("apps", "ReplicaSet", &ReplicaSets),
+    ("apps", "StatefulSet", &StatefulSets),
+    ("batch", "CronJob", &CronJobs),
+    ("batch", "Job", &Jobs),
     ("discovery.k8s.io", "EndpointSlice", &endpoint_slice::EndpointSlice),
     ("events.k8s.io", "Event", &event::RegardingEvent),
     ("networking.k8s.io", "Ingress", &ingress::Ingress),

@@ -62,6 +62,8 @@ fn name_messages(resource: &Resource, name: &str) -> Vec<String> {
     let parsed: Result<(), NameError> = match (resource.group, resource.kind) {
         ("", "Namespace") => DnsLabel::parse(name).map(drop),
         ("", "Service") => ServiceName::parse(name).map(drop),
+        // Its pods' host names begin with it.
+        ("apps", "StatefulSet") => DnsLabel::parse(name).map(drop),
         ("rbac.authorization.k8s.io", _) => return crate::rbac::path_segment(name),
         _ => DnsSubdomain::parse(name).map(drop),
     };

@@ -22,16 +22,18 @@ use crate::tree::{is_set, items, text};
 
 /// What the rules of one spec depend on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SpecRules {
+pub(crate) struct SpecRules<'a> {
     /// The grammar of variable names.
     pub(crate) grammar: EnvNameGrammar,
     /// Whether `fileKeyRef` exists.
     pub(crate) env_files: bool,
     /// Whether the spec is a pod's own, where images must be exact.
     pub(crate) is_pod: bool,
+    /// Claims that the pods get besides the volumes of the spec, which containers may mount by name.
+    pub(crate) claims: &'a [Value],
 }
 
-impl SpecRules {
+impl<'a> SpecRules<'a> {
     /// The rules for a spec that replaces `old_spec`, if any.
     pub(crate) fn new(
         spec: &Value,
@@ -43,7 +45,13 @@ impl SpecRules {
             grammar: env::grammar(spec, old_spec, request),
             env_files: request.gates.env_files || old_spec.is_some_and(env::uses_env_files),
             is_pod,
+            claims: &[],
         }
+    }
+
+    /// The same for pods that get claims.
+    pub(crate) fn with_claims(self, claims: &'a [Value]) -> Self {
+        Self { claims, ..self }
     }
 }
 
@@ -53,10 +61,11 @@ pub(crate) fn validate(
     warnings: &mut Vec<Warning>,
     path: &Path,
     spec: &Value,
-    rules: SpecRules,
+    rules: SpecRules<'_>,
     request: &AdmissionRequest,
 ) {
-    let volumes = volume::validate(errors, &path.child("volumes"), &spec["volumes"]);
+    let mut volumes = volume::validate(errors, &path.child("volumes"), &spec["volumes"]);
+    volumes.extend(rules.claims.iter().map(|claim| (text(&claim["metadata"]["name"]), claim)));
     container::validate(errors, path, spec, &volumes, rules);
     host_network_ports(errors, path, spec);
     one_of(errors, &path.child("restartPolicy"), &spec["restartPolicy"], &["Always", "OnFailure", "Never"]);

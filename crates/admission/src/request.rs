@@ -1,5 +1,6 @@
 //! The entry points: what the API server calls before it stores an object.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -12,9 +13,10 @@ use crate::kind_rules::rules;
 use crate::path::Path;
 use crate::pod_spec::{self, SpecRules};
 use crate::tree::{default_field, is_set, remove};
+use crate::workload::Review;
 use crate::{
     config_map, containers, defaults, env, event, findings, hooks, metadata, namespace, node, pod, rbac,
-    secret, service, template, workload,
+    secret, service, template,
 };
 
 /// Most warnings of one answer: each is a header.
@@ -97,10 +99,13 @@ pub struct AdmissionRequest {
     pub sources: SourceObjects,
 }
 
-/// Names the ConfigMaps and Secrets that the environment of `pod` (a decoded Pod) reads.
+/// Names the ConfigMaps and Secrets that the environment of a decoded pod, or of a pod made from its template, reads.
 #[must_use]
-pub fn needed_sources(pod: &Value) -> NeededSources {
-    findings::needed(pod)
+pub fn needed_sources(resource: &Resource, object: &Value) -> NeededSources {
+    match pod_of(resource, object) {
+        Some((pod, _)) => findings::needed(&pod),
+        None => NeededSources::default(),
+    }
 }
 
 /// Defaults and validates a new object, in place. Call it after name, namespace and `metadata.uid` are set (Job
@@ -118,6 +123,7 @@ pub fn prepare_create(
     if is_core(resource, "Secret") {
         secret::merge_text(object);
     }
+    rules(resource).generate(object);
     defaults::apply(resource, object);
     if is_core(resource, "Pod") {
         pod::admit(object, request);
@@ -170,7 +176,7 @@ pub fn prepare_update(
     rules(resource).keep(old, new);
     let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
     metadata::validate_update(&mut errors, old, new);
-    let is_changed = old["spec"] != new["spec"];
+    let is_new_generation = rules(resource).is_new_generation(old, new);
     match (resource.group, resource.kind) {
         // A stored pod is valid, or was so by the rules of its day: only changes count.
         ("", "Pod") => {
@@ -183,7 +189,7 @@ pub fn prepare_update(
             pod::validate_update(&mut errors, old, new);
             update_environment(&mut errors, old, new, request);
         }
-        _ => validate(&mut errors, &mut warnings, resource, new, old_spec, request),
+        _ => validate(&mut errors, &mut warnings, resource, new, Some(old), request),
     }
     match (resource.group, resource.kind) {
         ("", "Service") => service::validate_update(&mut errors, old, new),
@@ -193,16 +199,16 @@ pub fn prepare_update(
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             rbac::validate_update(&mut errors, old, new);
         }
-        _ => workload::validate_update(&mut errors, resource, old, new),
+        _ => {}
     }
     rules(resource).validate_update(&mut errors, old, new);
     dropped.explain(&mut errors);
     let mut warnings = errors.into_result(warnings)?;
     warnings.extend(dropped.warnings());
-    if is_changed {
-        if let Some(generation) = old["metadata"]["generation"].as_i64() {
-            new["metadata"]["generation"] = (generation + 1).into();
-        }
+    if is_new_generation && let Some(generation) = old["metadata"]["generation"].as_i64() {
+        new["metadata"]["generation"] = (generation + 1).into();
+    }
+    if spec_pointer(resource).is_some_and(|pointer| old.pointer(&pointer) != new.pointer(&pointer)) {
         add_findings(&mut warnings, resource, new, request);
     }
     Ok(warnings)
@@ -233,8 +239,10 @@ pub fn prepare_status_update(
         default_field(&mut new["status"], "qosClass", old["status"]["qosClass"].clone());
     }
     let mut errors = FieldErrors::default();
+    rules(resource).keep(old, new);
     metadata::validate_update(&mut errors, old, new);
     metadata::validate(&mut errors, resource, &new["metadata"]);
+    rules(resource).validate_status(&mut errors, old, new);
     errors.into_result(Vec::new())
 }
 
@@ -256,7 +264,7 @@ pub fn prepare_ephemeral_containers_update(
     let dropped = pod::drop_disabled_fields(&mut new["spec"], &path, Some(&old["spec"]), request);
     defaults::apply(resource, new);
     let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
-    validate(&mut errors, &mut warnings, resource, new, Some(&old["spec"]), request);
+    validate(&mut errors, &mut warnings, resource, new, Some(old), request);
     pod::validate_ephemeral_update(&mut errors, old, new);
     dropped.explain(&mut errors);
     let mut warnings = errors.into_result(warnings)?;
@@ -307,7 +315,18 @@ fn spec_pointer(resource: &Resource) -> Option<String> {
     if is_core(resource, "Pod") {
         return Some("/spec".to_owned());
     }
-    workload::template_place(resource).map(|(pointer, _)| format!("{pointer}/spec"))
+    rules(resource).template().map(|place| format!("{}/spec", place.pointer))
+}
+
+/// The pod that an object is, or that its template makes; and where the spec stands in the object.
+fn pod_of<'a>(resource: &Resource, object: &'a Value) -> Option<(Cow<'a, Value>, String)> {
+    if is_core(resource, "Pod") {
+        return Some((Cow::Borrowed(object), "spec".to_owned()));
+    }
+    let place = rules(resource).template()?;
+    let template = object.pointer(place.pointer).unwrap_or(&Value::Null);
+    let pod = findings::pod_of_template(template, &object["metadata"]["namespace"]);
+    Some((Cow::Owned(pod), format!("{}.spec", place.path)))
 }
 
 fn validate(
@@ -315,7 +334,7 @@ fn validate(
     warnings: &mut Vec<Warning>,
     resource: &Resource,
     object: &Value,
-    old_spec: Option<&Value>,
+    old: Option<&Value>,
     request: &AdmissionRequest,
 ) {
     metadata::validate(errors, resource, &object["metadata"]);
@@ -324,7 +343,7 @@ fn validate(
         ("", "Pod") => {
             let annotations = Path::root("metadata").child("annotations");
             hooks::validate(errors, &annotations, &object["metadata"]["annotations"], &object["spec"]);
-            let rules = SpecRules::new(&object["spec"], old_spec, request, true);
+            let rules = SpecRules::new(&object["spec"], old.map(|old| &old["spec"]), request, true);
             pod_spec::validate(errors, warnings, &Path::root("spec"), &object["spec"], rules, request);
         }
         ("", "Service") => service::validate(errors, object),
@@ -337,23 +356,10 @@ fn validate(
         ("template.coracle.dev", "Template") | ("", "Template") => {
             template::validate(errors, warnings, object);
         }
-        _ => {
-            let Some((pointer, path)) = workload::template_place(resource) else { return };
-            workload::validate(errors, resource, object);
-            let Some(spec) =
-                object.pointer(pointer).map(|template| &template["spec"]).filter(|spec| is_set(spec))
-            else {
-                return;
-            };
-            let annotations =
-                object.pointer(pointer).map_or(&Value::Null, |template| &template["metadata"]["annotations"]);
-            let place = Path::root(path).child("metadata").child("annotations");
-            hooks::validate(errors, &place, annotations, spec);
-            let rules = SpecRules::new(spec, old_spec, request, false);
-            pod_spec::validate(errors, warnings, &Path::root(path).child("spec"), spec, rules, request);
-            workload::validate_restart_policy(errors, resource, object);
-        }
+        _ => {}
     }
+    let template = rules(resource).template();
+    rules(resource).review(&mut Review { errors, warnings, old, request, template }, object);
 }
 
 /// The environment of a stored pod cannot change, so its names need no second look; new images do not bring any.
@@ -372,14 +378,8 @@ fn add_findings(
     object: &Value,
     request: &AdmissionRequest,
 ) {
-    let found = if is_core(resource, "Pod") {
-        findings::warnings(object, "spec", request)
-    } else {
-        let Some((pointer, path)) = workload::template_place(resource) else { return };
-        let template = object.pointer(pointer).unwrap_or(&Value::Null);
-        let pod = findings::pod_of_template(template, &object["metadata"]["namespace"]);
-        findings::warnings(&pod, &format!("{path}.spec"), request)
-    };
+    let Some((pod, path)) = pod_of(resource, object) else { return };
+    let found = findings::warnings(&pod, &path, request);
     warnings.extend(found);
     let mut seen = BTreeSet::new();
     warnings.retain(|warning| seen.insert(warning.0.clone()));

@@ -1,12 +1,12 @@
 //! Label and node selectors.
 
-use names::QualifiedName;
+use names::{LabelValue, QualifiedName};
 use serde_json::Value;
 
 use crate::errors::FieldErrors;
 use crate::path::Path;
 use crate::scalars::{labels, messages};
-use crate::tree::{items, text};
+use crate::tree::{entries, is_set, items, text};
 
 /// Checks a label selector.
 pub(crate) fn label_selector(errors: &mut FieldErrors, path: &Path, selector: &Value) {
@@ -14,6 +14,23 @@ pub(crate) fn label_selector(errors: &mut FieldErrors, path: &Path, selector: &V
     for (index, expression) in items(&selector["matchExpressions"]).iter().enumerate() {
         requirement(errors, &path.child("matchExpressions").index(index), expression, false);
     }
+}
+
+/// Whether a label selector selects an object with these labels. A selector that is not there selects nothing.
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
+    is_set(selector)
+        && entries(&selector["matchLabels"]).iter().all(|(key, value)| labels[key.as_str()] == **value)
+        && items(&selector["matchExpressions"]).iter().all(|expression| {
+            let label = &labels[text(&expression["key"])];
+            let is_listed = items(&expression["values"]).contains(label);
+            match text(&expression["operator"]) {
+                "In" => is_set(label) && is_listed,
+                "NotIn" => !is_set(label) || !is_listed,
+                "Exists" => is_set(label),
+                "DoesNotExist" => !is_set(label),
+                _ => true,
+            }
+        })
 }
 
 /// Checks a term of a node selector.
@@ -47,4 +64,14 @@ fn requirement(errors: &mut FieldErrors, path: &Path, expression: &Value, compar
     }
     let key = text(&expression["key"]);
     errors.invalid_each(&path.child("key"), key, messages(QualifiedName::parse(key)));
+    if !compares {
+        for (index, value) in values.iter().enumerate() {
+            let value = text(value);
+            errors.invalid_each(
+                &path.child("values").index(index),
+                value,
+                messages(LabelValue::parse(value)),
+            );
+        }
+    }
 }

@@ -369,7 +369,7 @@ fn what_the_environment_reads_is_named_for_all_containers() {
             {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s0", "key": "k"}}}]}
         ]
     })));
-    let needed = needed_sources(&object);
+    let needed = needed_sources(pods(), &object);
     assert_eq!(needed.config_maps, ["m1"]);
     assert_eq!(needed.secrets, ["s0", "s1"]);
     assert!(needed.services);

@@ -72,12 +72,13 @@ fn each_rule_of_the_environment_holds_in_each_list() {
 
 #[test]
 fn each_reference_to_a_secret_is_seen_in_each_list() {
+    let pods = resource("", "v1", "pods").expect("built in");
     for list in container_lists() {
         for container in [
             json!({"envFrom": [{"secretRef": {"name": "s"}}]}),
             json!({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}),
         ] {
-            assert_eq!(needed_sources(&pod_with(list, container)).secrets, ["s"], "{list}");
+            assert_eq!(needed_sources(pods, &pod_with(list, container)).secrets, ["s"], "{list}");
         }
     }
 }

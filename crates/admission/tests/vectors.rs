@@ -109,7 +109,11 @@ fn bad_objects_are_refused_in_the_recorded_words() {
 fn doing_it_twice_changes_nothing() {
     for case in cases(include_str!("vectors/defaulting.json")) {
         let resource = resource_of(&case["want"]);
-        let stored = decoded(&case["want"], resource).expect("well-formed");
+        let mut stored = decoded(&case["want"], resource).expect("well-formed");
+        if resource.kind == "Job" {
+            // The recording left it out.
+            stored["metadata"]["uid"] = stored["metadata"]["labels"]["controller-uid"].clone();
+        }
         let mut again = stored.clone();
         if resource.kind == "Service" {
             // The recorded address stands for what the API server allocates.

@@ -40,7 +40,7 @@ struct PodFacts<'a> {
     volumes: &'a KnownVolumes<'a>,
     grace_seconds: i64,
     own_users: bool,
-    rules: SpecRules,
+    rules: SpecRules<'a>,
 }
 
 /// Checks every container of a spec.
@@ -49,7 +49,7 @@ pub(super) fn validate(
     path: &Path,
     spec: &Value,
     volumes: &KnownVolumes<'_>,
-    rules: SpecRules,
+    rules: SpecRules<'_>,
 ) {
     let grace_seconds = spec["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
     let own_users = spec["hostUsers"] == false;
@@ -312,7 +312,11 @@ fn devices(errors: &mut FieldErrors, path: &Path, container: &Value, volumes: &K
         required_text(errors, &at.child("name"), name);
         match volumes.get(name) {
             None => errors.not_found(&at.child("name"), name),
-            Some(volume) if !is_set(&volume["persistentVolumeClaim"]) && !is_set(&volume["ephemeral"]) => {
+            Some(volume)
+                if !is_set(&volume["persistentVolumeClaim"])
+                    && !is_set(&volume["ephemeral"])
+                    && volume["kind"] != "PersistentVolumeClaim" =>
+            {
                 let detail =
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
                 errors.invalid(&at.child("name"), name, detail);

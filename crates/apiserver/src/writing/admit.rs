@@ -31,10 +31,10 @@ pub(super) fn admission_request(write: &Write<'_>, value: &Value) -> Result<Admi
                 request.limit_ranges = objects(write.server, "", "limitranges", Some(write.namespace));
                 request.priority_class = priority_class(write, value)?;
             }
-            request.sources = sources(write, value);
         }
         Hooks::None | Hooks::Services | Hooks::Namespaces => {}
     }
+    request.sources = sources(write, value);
     Ok(request)
 }
 
@@ -105,9 +105,9 @@ fn priority_class(write: &Write<'_>, pod: &Value) -> Result<Option<Value>, ApiEr
     Ok(class)
 }
 
-/// The sources of a pod's environment, as far as the caller may read them.
-fn sources(write: &Write<'_>, pod: &Value) -> SourceObjects {
-    let needed = admission::needed_sources(pod);
+/// The sources of the environment of a pod, or of the pods of a template, as far as the caller may read them.
+fn sources(write: &Write<'_>, object: &Value) -> SourceObjects {
+    let needed = admission::needed_sources(write.kind.resource(), object);
     let look_up = |plural: &str, names: Vec<String>| -> BTreeMap<String, SourceLookup> {
         names
             .into_iter()

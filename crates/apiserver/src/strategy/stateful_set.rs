@@ -1,0 +1,39 @@
+//! StatefulSet.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Scalable, Strategy, unattended};
+use crate::object::at;
+use crate::request::Verb;
+use crate::selector::selector_text;
+use crate::table::{age_cell, container_cells, name_cell, number};
+
+pub(crate) struct StatefulSets;
+
+impl Strategy for StatefulSets {
+    fn subresources(&self) -> &'static [&'static str] {
+        &["scale", "status"]
+    }
+
+    fn notice(&self, verb: Verb) -> Option<&'static str> {
+        unattended(verb)
+    }
+
+    fn scalable(&self) -> Option<Scalable> {
+        Some(Scalable { selector_text })
+    }
+
+    fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
+        let [names, images] = container_cells(at(object, &["spec", "template"]));
+        let (ready, wanted) =
+            (number(object, &["status", "readyReplicas"]), number(object, &["spec", "replicas"]));
+        Some(vec![
+            name_cell(object),
+            format!("{ready}/{wanted}").into(),
+            age_cell(object, now),
+            names,
+            images,
+        ])
+    }
+}
