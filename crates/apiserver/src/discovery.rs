@@ -129,7 +129,8 @@ fn resource_list(server: &Server, group: &str, version: &str) -> Option<Value> {
                 "kind": subresource.kind,
                 "verbs": subresource.verbs,
             });
-            if !subresource.version.is_empty() && subresource.version != resource.version {
+            let own = (resource.group, resource.version);
+            if !subresource.version.is_empty() && (subresource.group, subresource.version) != own {
                 entry["group"] = json!(subresource.group);
                 entry["version"] = json!(subresource.version);
             }

@@ -1,7 +1,7 @@
 //! The table of kinds that are served. A kind is an entry here and a strategy file; everything else is generic.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::{Bytes, BytesMut};
 use schema::{FieldValidation, Resource, Type};
@@ -10,10 +10,11 @@ use store::Collection;
 
 use crate::reviews::Review;
 use crate::strategy::{
-    Strategy, config_map, endpoint_slice, endpoints, event, ingress, ingress_class, lease, limit_range,
-    namespace, network_policy, node, persistent_volume, persistent_volume_claim, pod, pod_disruption_budget,
-    priority_class, resource_quota, review::Reviews, role, role_binding, runtime_class, secret, service,
-    service_account, storage_class, template,
+    Strategy, config_map, controller_revision, cron_job, daemon_set, deployment, endpoint_slice, endpoints,
+    event, ingress, ingress_class, job, lease, limit_range, namespace, network_policy, node,
+    persistent_volume, persistent_volume_claim, pod, pod_disruption_budget, pod_template, priority_class,
+    replica_set, replication_controller, resource_quota, review::Reviews, role, role_binding, runtime_class,
+    scale, secret, service, service_account, stateful_set, storage_class, template,
 };
 
 /// One resource that is served.
@@ -36,6 +37,28 @@ impl std::fmt::Debug for Kind {
 }
 
 impl Kind {
+    fn new(
+        resource: &'static Resource,
+        stored: &'static Resource,
+        strategy: &'static dyn Strategy,
+        is_discovered: bool,
+    ) -> Result<Kind, UnknownKind> {
+        let type_of = |resource: &Resource| {
+            let unknown = UnknownKind { group_version: resource.group_version, plural: resource.plural };
+            schema::builtin().type_for(resource.group_version, resource.kind).ok_or(unknown)
+        };
+        Ok(Kind {
+            resource,
+            stored,
+            ty: type_of(resource)?,
+            stored_ty: type_of(stored)?,
+            collection: Collection::new(stored.group, stored.plural),
+            strategy,
+            list_kind: format!("{}List", resource.kind),
+            is_discovered,
+        })
+    }
+
     pub(crate) fn resource(&self) -> &'static Resource {
         self.resource
     }
@@ -158,6 +181,8 @@ impl Kind {
 pub(crate) struct KindTable {
     kinds: Vec<Arc<Kind>>,
     by_path: BTreeMap<(String, String, String), usize>,
+    /// No path of its own leads to it.
+    scales: Arc<Kind>,
 }
 
 /// A kind that is to be served but that the schema does not know: a mistake in this file.
@@ -170,6 +195,21 @@ pub struct UnknownKind {
     pub plural: &'static str,
 }
 
+/// What discovery does not list as a resource: it is only the form of a subresource.
+static SCALES: LazyLock<Resource> = LazyLock::new(|| Resource {
+    group: "autoscaling",
+    version: "v1",
+    group_version: "autoscaling/v1",
+    plural: "scales",
+    singular: "scale",
+    kind: "Scale",
+    namespaced: true,
+    short_names: Vec::new(),
+    categories: Vec::new(),
+    verbs: Vec::new(),
+    subresources: Vec::new(),
+});
+
 const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("", "v1", "configmaps", &config_map::ConfigMaps),
     ("", "v1", "endpoints", &endpoints::Endpoints),
@@ -180,10 +220,19 @@ const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("", "v1", "persistentvolumeclaims", &persistent_volume_claim::PersistentVolumeClaims),
     ("", "v1", "persistentvolumes", &persistent_volume::PersistentVolumes),
     ("", "v1", "pods", &pod::Pods),
+    ("", "v1", "podtemplates", &pod_template::PodTemplates),
+    ("", "v1", "replicationcontrollers", &replication_controller::ReplicationControllers),
     ("", "v1", "resourcequotas", &resource_quota::ResourceQuotas),
     ("", "v1", "secrets", &secret::Secrets),
     ("", "v1", "serviceaccounts", &service_account::ServiceAccounts),
     ("", "v1", "services", &service::Services),
+    ("apps", "v1", "controllerrevisions", &controller_revision::ControllerRevisions),
+    ("apps", "v1", "daemonsets", &daemon_set::DaemonSets),
+    ("apps", "v1", "deployments", &deployment::Deployments),
+    ("apps", "v1", "replicasets", &replica_set::ReplicaSets),
+    ("apps", "v1", "statefulsets", &stateful_set::StatefulSets),
+    ("batch", "v1", "cronjobs", &cron_job::CronJobs),
+    ("batch", "v1", "jobs", &job::Jobs),
     ("coordination.k8s.io", "v1", "leases", &lease::Leases),
     ("authentication.k8s.io", "v1", "selfsubjectreviews", &Reviews(Review::SelfSubject)),
     ("authorization.k8s.io", "v1", "localsubjectaccessreviews", &Reviews(Review::LocalSubjectAccess)),
@@ -247,7 +296,8 @@ const SECOND_PATHS: &[SecondPath] = &[
 impl KindTable {
     /// The table of this program.
     pub(crate) fn builtin() -> Result<KindTable, UnknownKind> {
-        let mut table = KindTable { kinds: Vec::new(), by_path: BTreeMap::new() };
+        let scales = Arc::new(Kind::new(&SCALES, &SCALES, &scale::Scales, false)?);
+        let mut table = KindTable { kinds: Vec::new(), by_path: BTreeMap::new(), scales };
         for &(group, version, plural, strategy) in SERVED {
             table.add((group, version, plural), group, strategy, true)?;
         }
@@ -271,18 +321,7 @@ impl KindTable {
             || UnknownKind { group_version: if group.is_empty() { version } else { group }, plural };
         let resource = schema::resource(group, version, plural).ok_or_else(unknown)?;
         let stored = schema::resource(stored, version, plural).ok_or_else(unknown)?;
-        let ty = schema::builtin().type_for(resource.group_version, resource.kind).ok_or_else(unknown)?;
-        let stored_ty = schema::builtin().type_for(stored.group_version, stored.kind).ok_or_else(unknown)?;
-        let kind = Kind {
-            resource,
-            stored,
-            ty,
-            stored_ty,
-            collection: Collection::new(stored.group, plural),
-            strategy,
-            list_kind: format!("{}List", resource.kind),
-            is_discovered,
-        };
+        let kind = Kind::new(resource, stored, strategy, is_discovered)?;
         self.by_path.insert((group.to_owned(), version.to_owned(), plural.to_owned()), self.kinds.len());
         self.kinds.push(Arc::new(kind));
         Ok(())
@@ -302,6 +341,11 @@ impl KindTable {
     /// A kind of the core group that this program serves itself.
     pub(crate) fn core(&self, plural: &str) -> Option<&Arc<Kind>> {
         self.find("", "v1", plural)
+    }
+
+    /// The kind of the bodies of the subresource `scale`.
+    pub(crate) fn scales(&self) -> &Arc<Kind> {
+        &self.scales
     }
 
     /// Every kind that discovery names.

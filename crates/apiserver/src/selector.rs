@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 mod parse;
+mod printed;
 
 pub(crate) use parse::{parse_fields, parse_labels};
+pub(crate) use printed::{labels_text, selector_text};
 
 /// One demand of a label selector.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,16 @@
 //! What is special about a kind. One file a kind; everything that is not said here is the same for all.
 
 pub(crate) mod config_map;
+pub(crate) mod controller_revision;
+pub(crate) mod cron_job;
+pub(crate) mod daemon_set;
+pub(crate) mod deployment;
 pub(crate) mod endpoint_slice;
 pub(crate) mod endpoints;
 pub(crate) mod event;
 pub(crate) mod ingress;
 pub(crate) mod ingress_class;
+pub(crate) mod job;
 pub(crate) mod lease;
 pub(crate) mod limit_range;
 pub(crate) mod namespace;
@@ -15,15 +20,20 @@ pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
 pub(crate) mod pod_disruption_budget;
+pub(crate) mod pod_template;
 pub(crate) mod priority_class;
+pub(crate) mod replica_set;
+pub(crate) mod replication_controller;
 pub(crate) mod resource_quota;
 pub(crate) mod review;
 pub(crate) mod role;
 pub(crate) mod role_binding;
 pub(crate) mod runtime_class;
+pub(crate) mod scale;
 pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod service_account;
+pub(crate) mod stateful_set;
 pub(crate) mod storage_class;
 pub(crate) mod template;
 
@@ -48,6 +58,13 @@ pub(crate) enum Hooks {
     Namespaces,
 }
 
+/// What the subresource `scale` needs to know of a kind that has one. The counts are `replicas` in spec and status.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scalable {
+    /// `spec.selector` as text.
+    pub(crate) selector_text: fn(&Value) -> String,
+}
+
 /// A notice for the answers to what changes objects.
 fn on_writes(verb: Verb, notice: &'static str) -> Option<&'static str> {
     match verb {
@@ -56,13 +73,20 @@ fn on_writes(verb: Verb, notice: &'static str) -> Option<&'static str> {
     }
 }
 
+/// What answers to writes say about a kind that has no controller here yet. A kind whose controller has come loses its call
+/// of this.
+pub(crate) fn unattended(verb: Verb) -> Option<&'static str> {
+    const NOTICE: &str = "the object is stored, but nothing here acts on it yet: no controller of this kind runs, so no pods \
+                          come from it";
+    on_writes(verb, NOTICE)
+}
+
 /// What becomes of the objects that an object of a kind owns, when the client does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DefaultPropagation {
     /// They are deleted after it.
     Background,
     /// They stay.
-    #[allow(dead_code, reason = "what Jobs and ReplicationControllers do")]
     Orphan,
     /// Objects of the kind own nothing, whatever the client says.
     Unsupported,
@@ -133,6 +157,11 @@ pub(crate) trait Strategy: Send + Sync {
 
     /// A text for the `Warning` header of answers to `verb`: what clients should know about the kind as a whole.
     fn notice(&self, _verb: Verb) -> Option<&'static str> {
+        None
+    }
+
+    /// How the kind is scaled, if it is.
+    fn scalable(&self) -> Option<Scalable> {
         None
     }
 

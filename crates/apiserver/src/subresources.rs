@@ -6,6 +6,7 @@ mod ephemeral_containers;
 mod log;
 mod node_request;
 mod relay;
+mod scale;
 mod status;
 
 use crate::gatekeeper::Call;
@@ -33,6 +34,7 @@ pub(crate) async fn dispatch(call: Call, subresource: &str, rest: &str) -> Resul
         "ephemeralcontainers" => ephemeral_containers::run(call).await,
         "binding" => binding::run(call).await,
         "log" => log::run(call).await,
+        "scale" => scale::run(call).await,
         "environment" => environment::run(call).await,
         "processed" => templates::process_stored(call).await,
         "exec" | "attach" | "portforward" => relay::run(call, subresource).await,

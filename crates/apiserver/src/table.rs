@@ -1,6 +1,7 @@
 //! Server-side printing: the tables that `kubectl get` shows.
 
 mod pod;
+mod workload;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use crate::object::{at, list, name, text};
 use crate::timestamps::age;
 
 pub(crate) use pod::pod_cells;
+pub(crate) use workload::{container_cells, labels_cell, number, number_cell, selector_cell};
 
 /// What a row says about its object besides the cells: `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -90,7 +90,7 @@ async fn discovery_names_our_group_and_not_the_core_paths() {
         .collect();
     assert_eq!(names, ["processedtemplates", "templates", "templates/processed"]);
     let (_, core) = running.get("/api/v1").await;
-    assert!(!core.to_string().contains("template"), "{core}");
+    assert!(!core.to_string().replace("podtemplate", "").contains("template"), "{core}");
     assert_eq!(running.get("/openapi/v3/apis/template.coracle.dev/v1").await.0, StatusCode::OK);
 }
 

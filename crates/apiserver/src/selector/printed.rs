@@ -26,8 +26,7 @@ pub(crate) fn selector_text(selector: &Value) -> String {
         .collect();
     for expression in list(selector, &["matchExpressions"]) {
         let key = text(expression, &["key"]);
-        let mut values: Vec<&str> =
-            list(expression, &["values"]).iter().filter_map(Value::as_str).collect();
+        let mut values: Vec<&str> = list(expression, &["values"]).iter().filter_map(Value::as_str).collect();
         values.sort_unstable();
         values.dedup();
         let values = values.join(",");

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Strategy, unattended};
+use super::{DefaultPropagation, Strategy, unattended};
 use crate::object::{at, list, text};
 use crate::request::Verb;
 use crate::selector::SelectableField;
@@ -25,8 +25,15 @@ impl Strategy for Jobs {
         unattended(verb)
     }
 
-    fn orphans_by_default(&self) -> bool {
-        true
+    fn propagation(&self) -> DefaultPropagation {
+        DefaultPropagation::Orphan
+    }
+
+    fn propagation_warning(&self) -> Option<&'static str> {
+        Some(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
+             propagationPolicy=Orphan to suppress this warning",
+        )
     }
 
     fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
@@ -107,7 +114,10 @@ mod tests {
                 "Complete 2/2 2m5s",
             ),
             (json!({"spec": {"completions": 1}, "status": {"conditions": is("Failed")}}), "Failed 0/1 "),
-            (json!({"spec": {"completions": 1}, "status": {"conditions": is("Suspended")}}), "Suspended 0/1 "),
+            (
+                json!({"spec": {"completions": 1}, "status": {"conditions": is("Suspended")}}),
+                "Suspended 0/1 ",
+            ),
             (
                 json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}),
                 "Terminating 0/1 ",

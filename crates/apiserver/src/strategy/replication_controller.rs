@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Scalable, Strategy, unattended};
+use super::{DefaultPropagation, Scalable, Strategy, unattended};
 use crate::object::at;
 use crate::request::Verb;
 use crate::selector::{SelectableField, labels_text};
@@ -28,8 +28,8 @@ impl Strategy for ReplicationControllers {
         Some(Scalable { selector_text: labels_text })
     }
 
-    fn orphans_by_default(&self) -> bool {
-        true
+    fn propagation(&self) -> DefaultPropagation {
+        DefaultPropagation::Orphan
     }
 
     fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Hooks, Strategy};
 use crate::object::{at, list, text};
 use crate::selector::SelectableField;
-use crate::table::{age_cell, name_cell, or_none};
+use crate::table::{age_cell, labels_cell, name_cell, or_none};
 
 pub(crate) struct Services;
 
@@ -42,7 +42,7 @@ impl Strategy for Services {
             external_address(object).into(),
             ports(object).into(),
             age_cell(object, now),
-            or_none(selector(object)).into(),
+            labels_cell(at(object, &["spec", "selector"])),
         ])
     }
 }
@@ -82,12 +82,4 @@ fn ports(service: &Value) -> String {
         })
         .collect();
     or_none(shown.join(","))
-}
-
-fn selector(service: &Value) -> String {
-    let pairs = at(service, &["spec", "selector"]).and_then(Value::as_object).into_iter().flatten();
-    let mut shown: Vec<String> =
-        pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    shown.sort();
-    shown.join(",")
 }

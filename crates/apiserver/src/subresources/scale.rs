@@ -3,7 +3,6 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::body;
 use crate::gatekeeper::Call;
 use crate::kinds::Kind;
 use crate::media::object_format;
@@ -14,7 +13,8 @@ use crate::request::Verb;
 use crate::responses::{Answer, add_warnings};
 use crate::status::ApiError;
 use crate::strategy::Scalable;
-use crate::writing::{Candidate, Part, Write, update_object};
+use crate::writing::{Candidate, Part, update_object};
+use crate::{body, field_manager};
 
 /// What a client wants to be written.
 enum Wanted {
@@ -35,7 +35,7 @@ pub(super) async fn run(call: Call) -> Result<Answer, ApiError> {
 
 fn show(call: &Call, scalable: &Scalable) -> Result<Answer, ApiError> {
     let scales = call.server.kinds.scales();
-    let format = object_format(scales, call.request.headers())?;
+    let format = object_format(call.request.headers())?;
     let stored =
         call.server.store.get(&call.key()).ok_or_else(|| ApiError::not_found(&call.kind, &call.name))?;
     let scale = scale_of(&tree(&stored), scalable);
@@ -44,8 +44,9 @@ fn show(call: &Call, scalable: &Scalable) -> Result<Answer, ApiError> {
 
 async fn write(mut call: Call, scalable: Scalable) -> Result<Answer, ApiError> {
     let scales = call.server.kinds.scales().clone();
-    let format = object_format(&scales, call.request.headers())?;
+    let format = object_format(call.request.headers())?;
     let dry_run = call.dry_run()?;
+    let manager = field_manager::named(&call)?;
     let validation = body::field_validation(&call.query)?;
     let content = body::read(&call.server, &mut call.request).await?;
     let (wanted, mut warnings) = if call.verb == Verb::Patch {
@@ -67,14 +68,7 @@ async fn write(mut call: Call, scalable: Scalable) -> Result<Answer, ApiError> {
         let object = scaled(&scales, live, &scale, &call.name)?;
         Ok(Candidate { object, warnings, keeps_version })
     };
-    let target = Write {
-        server: &call.server,
-        kind: &call.kind,
-        namespace: &call.namespace,
-        identity: &call.identity,
-        dry_run,
-        order: None,
-    };
+    let target = call.write(&manager, dry_run);
     let written = update_object(&target, &call.name, Part::Main, make).await?;
     warnings.extend(written.warnings);
     warnings.extend(call.kind.strategy().notice(call.verb).map(str::to_owned));
@@ -90,7 +84,10 @@ fn scale_of(object: &Value, scalable: &Scalable) -> Value {
         ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
             .into_iter()
             .filter_map(|name| {
-                Some((name.to_owned(), at(object, &["metadata", name]).filter(|value| !value.is_null())?.clone()))
+                Some((
+                    name.to_owned(),
+                    at(object, &["metadata", name]).filter(|value| !value.is_null())?.clone(),
+                ))
             })
             .collect();
     let count = |part: &str| at(object, &[part, "replicas"]).and_then(Value::as_i64).unwrap_or(0);
