@@ -20,6 +20,8 @@ mod examples;
 mod expansion;
 #[path = "e2e/explain.rs"]
 mod explain;
+#[path = "e2e/explain_cluster.rs"]
+mod explain_cluster;
 #[path = "e2e/file_key.rs"]
 mod file_key;
 #[path = "e2e/hooks.rs"]

@@ -5,6 +5,7 @@
 mod dotenv;
 pub(crate) mod excerpt;
 mod explain;
+mod live;
 mod local_images;
 mod origin;
 mod output;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 use api::FeatureGates;
 use environment::{Reveal, Severity};
 
+use crate::cluster::{Cluster, ClusterArgs, ClusterError, block_on};
 use crate::failure::{Failure, INPUT};
 use crate::input::{Input, InputError, InputObject};
 use crate::template::{ValueArgs, expand};
@@ -30,9 +32,10 @@ use explain::{Explanation, Settings};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EnvArgs {
-    /// A running pod: `pod/NAME`.
-    #[arg(value_name = "pod/NAME", conflicts_with = "files")]
-    pod: Option<String>,
+    /// An object of a cluster: `pod/NAME` for what its containers really got; `deployment/NAME` and other kinds for what
+    /// their pods will get.
+    #[arg(value_name = "KIND/NAME", conflicts_with = "files")]
+    object: Option<String>,
     /// A file with manifests; `-` is standard input. May be given several times.
     #[arg(short = 'f', long = "file", value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
@@ -57,6 +60,15 @@ pub(crate) struct EnvArgs {
     /// Syntax of env files.
     #[arg(long, value_enum, default_value_t = SyntaxName::Default, value_name = "SYNTAX")]
     env_file_syntax: SyntaxName,
+    /// Take from the cluster what the files refer to and do not hold: ConfigMaps, Secrets, Services.
+    #[arg(long, requires = "files")]
+    cluster: bool,
+    /// The kubeconfig of the cluster; with files, the same as `--cluster` [default: KUBECONFIG, else ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Its context [default: the current one].
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
     #[command(flatten)]
     template: ValueArgs,
     /// Directory whose images are looked up [default: /var/lib/coracle].
@@ -70,7 +82,9 @@ const EXAMPLES: &str = "Examples:
   coracle env -f app.yaml -c web -o json       one container, for programs (docs/environment-record.md)
   coracle env -f app.yaml --strict             for CI: status 1 on a warning
   coracle env -f app.yaml -p TAG=1.2           a template, processed first
-  coracle env pod/web -n shop                  what a running pod really got";
+  coracle env pod/web -n shop                  what a running pod really got
+  coracle env -f app.yaml --cluster            with the ConfigMaps, Secrets and Services of the current cluster
+  coracle env deployment/web                   what the pods of a Deployment of any cluster will get";
 
 /// The forms of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -115,12 +129,15 @@ enum EnvError {
     FeatureGates(#[from] api::FeatureGatesError),
     #[error("no container is called {name}")]
     NoSuchContainer { name: String, known: Vec<String> },
-    #[error("neither a file nor a pod is named")]
+    #[error("neither a file nor an object is named")]
     NothingNamed,
-    #[error("{0}")]
-    Running(#[from] running::RunningError),
+    #[error(transparent)]
+    NoReference(#[from] live::NoReference),
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// What is told by other means.
     #[error("the template cannot be processed")]
-    Template(Failure),
+    Failed(Failure),
 }
 
 impl EnvError {
@@ -136,8 +153,11 @@ impl EnvError {
                 "write coracle env -f FILE for what manifests say, or coracle env pod/NAME for what a running pod got"
                     .to_owned()
             }
-            Self::Running(error) => error.hint(),
-            Self::Template(_) => String::new(),
+            Self::NoReference(_) => {
+                "for example: coracle env pod/web -n shop; for files: coracle env -f FILE".to_owned()
+            }
+            Self::Cluster(error) => error.hint().to_owned(),
+            Self::Failed(_) => String::new(),
         }
     }
 }
@@ -147,7 +167,7 @@ pub(crate) fn run(args: EnvArgs) -> ExitCode {
     let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     match explain(&args) {
         Ok(explanation) => finish(&args, &explanation, colour),
-        Err(EnvError::Template(failure)) => failure.report(),
+        Err(EnvError::Failed(failure)) => failure.report(),
         Err(error) => {
             anstream::eprintln!("error: {}", excerpt::chain(&error));
             anstream::eprintln!("  hint: {}", error.hint());
@@ -156,27 +176,35 @@ pub(crate) fn run(args: EnvArgs) -> ExitCode {
     }
 }
 
+impl From<live::ObjectError> for EnvError {
+    fn from(error: live::ObjectError) -> Self {
+        match error {
+            live::ObjectError::Cluster(error) => Self::Cluster(error),
+            live::ObjectError::Input(error) => Self::Input(error),
+        }
+    }
+}
+
 fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
     let gates = FeatureGates::parse(&args.feature_gates)?;
-    let mut explanation = match &args.pod {
-        Some(pod) => running::explain(&running::Question {
-            pod,
-            namespace: args.namespace.as_deref(),
-            container: args.container.as_deref(),
-            show_secrets: args.show_secrets,
-        })?,
+    let settings = Settings {
+        namespace: args.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        gates,
+        env_file_syntax: args.env_file_syntax.into(),
+        reveal: if args.show_secrets { Reveal::Secrets } else { Reveal::Nothing },
+    };
+    let mut explanation = match &args.object {
+        Some(object) => block_on(explain_object(args, object, settings)).map_err(EnvError::Failed)??,
         None if args.files.is_empty() => return Err(EnvError::NothingNamed),
         None => {
-            let input = Input::read(&args.files)?;
-            let images = local_images::LocalImages::open(args.data_dir.as_deref());
-            let settings = Settings {
-                namespace: args.namespace.clone().unwrap_or_else(|| "default".to_owned()),
-                gates,
-                env_file_syntax: args.env_file_syntax.into(),
-                reveal: if args.show_secrets { Reveal::Secrets } else { Reveal::Nothing },
+            let expanded =
+                expand(Input::read(&args.files)?, &args.template, false).map_err(EnvError::Failed)?;
+            let mut explanation = if args.cluster || args.kubeconfig.is_some() || args.context.is_some() {
+                block_on(explain_with_cluster(args, &expanded.input, settings))
+                    .map_err(EnvError::Failed)??
+            } else {
+                explain::explain(&expanded.input, &local_images(args), &settings, None)
             };
-            let expanded = expand(input, &args.template, false).map_err(EnvError::Template)?;
-            let mut explanation = explain::explain(&expanded.input, &images, &settings);
             // A secret parameter is one also where a template puts it into a plain value.
             if !args.show_secrets {
                 explanation.mask(|text| expanded.redactor.redact(text));
@@ -191,6 +219,68 @@ fn explain(args: &EnvArgs) -> Result<Explanation, EnvError> {
         }
     }
     Ok(explanation)
+}
+
+fn local_images(args: &EnvArgs) -> local_images::LocalImages {
+    local_images::LocalImages::open(args.data_dir.as_deref())
+}
+
+async fn connect(args: &EnvArgs) -> Result<Cluster, ClusterError> {
+    let cluster = ClusterArgs {
+        namespace: args.namespace.clone(),
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+    };
+    Cluster::connect(&cluster).await
+}
+
+/// An object of the cluster: the record of a pod where there is one, else what its manifest and the cluster's objects give.
+async fn explain_object(args: &EnvArgs, argument: &str, settings: Settings) -> Result<Explanation, EnvError> {
+    let reference = live::Reference::parse(argument)?;
+    let cluster = connect(args).await?;
+    if reference.is_pod() {
+        let question = running::Question {
+            name: reference.name,
+            container: args.container.as_deref(),
+            show_secrets: args.show_secrets,
+        };
+        if let Some(record) = running::record(&cluster, &question).await? {
+            return Ok(Explanation::of_record(record));
+        }
+    }
+    let input = live::object(&cluster, &reference, argument).await?;
+    let settings = Settings { namespace: cluster.namespace.clone(), ..settings };
+    let explanation = explain_from(args, &cluster, &input, &settings).await?;
+    if reference.is_pod() {
+        anstream::eprintln!(
+            "note: there is no record of this pod; shown is what its manifest and the objects of the cluster give now"
+        );
+    }
+    Ok(explanation)
+}
+
+/// Files, with what the cluster has of what they refer to. Objects that name no namespace are in the kubeconfig's.
+async fn explain_with_cluster(
+    args: &EnvArgs,
+    input: &Input,
+    settings: Settings,
+) -> Result<Explanation, EnvError> {
+    let cluster = connect(args).await?;
+    let settings = Settings { namespace: cluster.namespace.clone(), ..settings };
+    explain_from(args, &cluster, input, &settings).await
+}
+
+async fn explain_from(
+    args: &EnvArgs,
+    cluster: &Cluster,
+    input: &Input,
+    settings: &Settings,
+) -> Result<Explanation, EnvError> {
+    let fetched = live::fetch(cluster, explain::wanted(input, settings)).await?;
+    for note in &fetched.notes {
+        anstream::eprintln!("note: {note}");
+    }
+    Ok(explain::explain(input, &local_images(args), settings, Some(fetched)))
 }
 
 /// Where the value stands that keeps an object from being what its kind says, and what to do about it.

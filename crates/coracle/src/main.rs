@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod apiserver;
+mod cluster;
 mod control_plane;
 mod cri;
 mod down;

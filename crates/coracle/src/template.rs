@@ -5,7 +5,6 @@
 
 mod apply;
 mod arguments;
-mod cluster;
 mod delete;
 mod expand;
 mod export;
@@ -30,6 +29,7 @@ use crate::failure::Failure;
 
 pub(crate) use arguments::ValueArgs;
 pub(crate) use expand::{Expanded, Redactor, expand};
+pub(crate) use report::printable;
 
 /// Arguments of `coracle template`.
 #[derive(clap::Args)]

@@ -14,6 +14,7 @@ use environment::{
 use manifest::Span;
 
 use super::excerpt::{Mistake, Place};
+use super::live::{Fetched, Wanted};
 use super::local_images::LocalImages;
 use super::refusals::{entry_of, refusals};
 use super::sources::InputSources;
@@ -31,6 +32,20 @@ pub(super) struct Settings {
     pub(super) env_file_syntax: envfile::Syntax,
     /// Whether Secrets are shown.
     pub(super) reveal: Reveal,
+}
+
+impl Settings {
+    fn options(&self, workload: &Workload) -> Options {
+        Options {
+            spec_path: workload.spec_path.clone(),
+            gates: Gates {
+                env_files: self.gates.env_files,
+                relaxed_names: self.gates.relaxed_environment_variable_validation,
+            },
+            env_file_syntax: self.env_file_syntax,
+            ..Options::default()
+        }
+    }
 }
 
 /// All that is to be said.
@@ -148,10 +163,44 @@ impl Explanation {
     }
 }
 
-/// Explains every pod and pod template of the input.
-pub(super) fn explain(input: &Input, images: &LocalImages, settings: &Settings) -> Explanation {
+/// What the pods of the input refer to and the input lacks, by namespace: what a cluster can be asked for.
+pub(super) fn wanted(input: &Input, settings: &Settings) -> BTreeMap<String, Wanted> {
+    let mut offered = InputSources::default();
+    let surveys: Vec<Survey> = input.objects.iter().map(survey).collect();
+    for (object, survey) in input.objects.iter().zip(&surveys) {
+        // What cannot be read is told by `explain`.
+        let _ = offered.take(object, &survey.value, namespace_of(object, settings));
+    }
+    let mut all: BTreeMap<String, Wanted> = BTreeMap::new();
+    for (object, survey) in input.objects.iter().zip(&surveys).filter(|(object, _)| has_pods(object)) {
+        let namespace = namespace_of(object, settings);
+        let Ok(Some(workload)) = workload(object, &survey.value, namespace) else { continue };
+        let options = settings.options(&workload);
+        let wanted = all.entry(namespace.to_owned()).or_default();
+        for container in workload.pod.spec.iter().flat_map(environment::containers) {
+            let needs = environment::required(&workload.pod, &container, &options);
+            wanted.services |= needs.namespace_services;
+            let config_maps = needs.config_maps.into_keys();
+            wanted.config_maps.extend(config_maps.filter(|name| !offered.has_config_map(namespace, name)));
+            let secrets = needs.secrets.into_keys();
+            wanted.secrets.extend(secrets.filter(|name| !offered.has_secret(namespace, name)));
+        }
+    }
+    all
+}
+
+/// Explains every pod and pod template of the input, with what a cluster has beside it.
+pub(super) fn explain(
+    input: &Input,
+    images: &LocalImages,
+    settings: &Settings,
+    fetched: Option<Fetched>,
+) -> Explanation {
     let mut explanation = Explanation::default();
     let mut offered = InputSources::default();
+    if let Some(fetched) = fetched {
+        offered.add(fetched);
+    }
     let mut surveys: Vec<Survey> = input.objects.iter().map(survey).collect();
     for (object, survey) in input.objects.iter().zip(&mut surveys) {
         if survey.mistakes.is_empty()
@@ -358,15 +407,7 @@ impl Subject<'_> {
         sources: &mut Sources,
     ) -> (ExplainedPod, Vec<&'n DocumentNote>) {
         let pod = &self.workload.pod;
-        let options = Options {
-            spec_path: self.workload.spec_path.clone(),
-            gates: Gates {
-                env_files: self.settings.gates.env_files,
-                relaxed_names: self.settings.gates.relaxed_environment_variable_validation,
-            },
-            env_file_syntax: self.settings.env_file_syntax,
-            ..Options::default()
-        };
+        let options = self.settings.options(self.workload);
         let mut record = PodRecord {
             namespace: namespace_of(self.object, self.settings).to_owned(),
             name: self.object.name.clone(),

@@ -8,18 +8,21 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::live::Fetched;
 use super::survey::DecodeMistake;
 use crate::input::InputObject;
 
 /// Namespace and name.
 type ObjectKey = (String, String);
 
-/// What the input offers to its pods; of two objects of one name the later one counts, as with `apply`.
+/// What the input, and a cluster behind it, offer to pods; of two objects of one name the later one counts, as with `apply`.
 #[derive(Default)]
 pub(super) struct InputSources {
     config_maps: BTreeMap<ObjectKey, ConfigMapSource>,
     secrets: BTreeMap<ObjectKey, SecretSource>,
     services: BTreeMap<ObjectKey, Arc<ServiceSource>>,
+    /// What a cluster has of what the input lacks, if one was asked.
+    fetched: Option<Fetched>,
 }
 
 impl InputSources {
@@ -51,8 +54,47 @@ impl InputSources {
         Ok(())
     }
 
-    /// The sources of a pod of a namespace; what is not in the input is said to be so.
+    /// What a cluster has of what the input lacks.
+    pub(super) fn add(&mut self, fetched: Fetched) {
+        self.fetched = Some(fetched);
+    }
+
+    /// Whether the input itself holds a ConfigMap.
+    pub(super) fn has_config_map(&self, namespace: &str, name: &str) -> bool {
+        self.config_maps.contains_key(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// Whether the input itself holds a Secret.
+    pub(super) fn has_secret(&self, namespace: &str, name: &str) -> bool {
+        self.secrets.contains_key(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The sources of a pod of a namespace; what is neither in the input nor fetched is said to be so.
     pub(super) fn of_namespace(&self, namespace: &str) -> Sources {
+        let mut sources = self.of_input(namespace);
+        let Some(fetched) = self.fetched.as_ref().and_then(|fetched| fetched.namespaces.get(namespace))
+        else {
+            return sources;
+        };
+        // What the input holds would replace what the cluster has.
+        for (name, source) in &fetched.config_maps {
+            sources.config_maps.entry(name.clone()).or_insert_with(|| source.clone());
+        }
+        for (name, source) in &fetched.secrets {
+            sources.secrets.entry(name.clone()).or_insert_with(|| source.clone());
+        }
+        if let Some(services) = &fetched.services {
+            let is_new = |service: &&Arc<ServiceSource>| {
+                !self.services.contains_key(&(service.namespace.to_string(), service.name.to_string()))
+            };
+            let own = self.services.values().cloned();
+            sources.services =
+                Services::Complete(own.chain(services.iter().filter(is_new).cloned()).collect());
+        }
+        sources
+    }
+
+    fn of_input(&self, namespace: &str) -> Sources {
         let mut services: Vec<Arc<ServiceSource>> = self.services.values().cloned().collect();
         let kubernetes = ("default".to_owned(), "kubernetes".to_owned());
         if !self.services.contains_key(&kubernetes) {

@@ -25,7 +25,7 @@ fn try_explained(text: &str, reveal: Reveal) -> Result<Explanation, InputError> 
         env_file_syntax: envfile::Syntax::Default,
         reveal,
     };
-    Ok(explain::explain(&input, &LocalImages::none(), &settings))
+    Ok(explain::explain(&input, &LocalImages::none(), &settings, None))
 }
 
 fn explanation(text: &str) -> Explanation {

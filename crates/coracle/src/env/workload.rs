@@ -37,9 +37,13 @@ pub(super) struct Workload {
 /// Whether objects of this kind have pods.
 pub(super) fn has_pods(object: &InputObject) -> bool {
     let (group, _) = object.api_version.split_once('/').unwrap_or(("", ""));
+    kind_has_pods(group, &object.kind)
+}
+
+/// Whether objects of a kind have pods.
+pub(super) fn kind_has_pods(group: &str, kind: &str) -> bool {
     // Kinds of the same name exist elsewhere; theirs have other fields.
-    matches!(group, "" | "apps" | "batch" | "extensions")
-        && TEMPLATES.iter().any(|each| each.kind == object.kind)
+    matches!(group, "" | "apps" | "batch" | "extensions") && TEMPLATES.iter().any(|each| each.kind == kind)
 }
 
 /// The workload of an object that [`has_pods`]; `value` is what its kind makes of it.
@@ -64,7 +68,9 @@ pub(super) fn workload(
     }
     let spec = template.get("spec").cloned().unwrap_or_else(|| json!({"containers": []}));
     let metadata = template.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    let mut pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec}))
+    // Of a pod that runs, its status knows the addresses.
+    let status = template.get("status").filter(|_| place.path.is_empty()).cloned().unwrap_or(Value::Null);
+    let mut pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
         .map_err(|cause| DecodeMistake::unreadable(root, cause.to_string()))?;
     pod.metadata.namespace = Some(namespace.to_owned());
     if !place.path.is_empty() {

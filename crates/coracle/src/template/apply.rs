@@ -8,8 +8,7 @@ use environment::{SecretText, Severity};
 use manifest::{Document, Node};
 use serde_json::Value;
 
-use super::arguments::{ClusterArgs, SourceArgs, ValueArgs};
-use super::cluster::{Cluster, ClusterError, block_on, escaped};
+use super::arguments::{SourceArgs, ValueArgs};
 use super::kinds::Kinds;
 use super::rehearsal::{NotYetThere, how_far};
 use super::report::{Reporter, printable};
@@ -17,6 +16,8 @@ use super::source::{self, TemplateSource};
 use super::values::{self, Given};
 use super::write::{Target, Writing};
 use super::{Ended, output};
+use crate::cluster::ClusterArgs;
+use crate::cluster::{Cluster, ClusterError, block_on, escaped};
 use crate::failure::{Failure, INPUT};
 use crate::standard_output;
 

@@ -65,20 +65,6 @@ pub(crate) struct ValueArgs {
     pub(crate) no_prompt: bool,
 }
 
-/// Which API server.
-#[derive(clap::Args, Clone)]
-pub(super) struct ClusterArgs {
-    /// Namespace [default: the kubeconfig's].
-    #[arg(short, long, value_name = "NAME", value_parser = flag_values::namespace)]
-    pub(super) namespace: Option<String>,
-    /// The kubeconfig [default: KUBECONFIG, else ~/.kube/config].
-    #[arg(long, value_name = "FILE")]
-    pub(super) kubeconfig: Option<PathBuf>,
-    /// Its context [default: the current one].
-    #[arg(long, value_name = "NAME")]
-    pub(super) context: Option<String>,
-}
-
 /// The forms in which objects are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ObjectForm {

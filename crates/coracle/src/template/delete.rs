@@ -6,9 +6,9 @@ use ::template::{INSTANCE_LABEL, instance};
 use http::Method;
 
 use super::Ended;
-use super::arguments::ClusterArgs;
-use super::cluster::{Cluster, ClusterError, block_on, escaped};
 use super::list::{Member, members};
+use crate::cluster::ClusterArgs;
+use crate::cluster::{Cluster, ClusterError, block_on, escaped};
 use crate::failure::{Failure, INPUT};
 use crate::standard_output;
 

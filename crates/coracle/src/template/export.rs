@@ -7,10 +7,11 @@ use admission::AdmissionRequest;
 use schema::FieldValidation;
 use serde_json::Value;
 
-use super::arguments::{ClusterArgs, ObjectForm};
-use super::cluster::{Cluster, ClusterError, block_on};
+use super::arguments::ObjectForm;
 use super::kinds::{self, kind_of_word};
 use super::{Ended, output};
+use crate::cluster::ClusterArgs;
+use crate::cluster::{Cluster, ClusterError, block_on};
 use crate::failure::{Failure, INPUT};
 use crate::input::Input;
 use crate::standard_output;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::cluster::{Cluster, ClusterError, escaped};
+use crate::cluster::{Cluster, ClusterError, escaped};
 
 /// A kind as an API server serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]

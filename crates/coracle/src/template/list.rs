@@ -6,11 +6,12 @@ use ::template::INSTANCE_LABEL;
 use serde_json::{Value, json};
 
 use super::Ended;
-use super::arguments::{ClusterArgs, ListForm};
-use super::cluster::{Cluster, ClusterError, block_on};
+use super::arguments::ListForm;
 use super::kinds::{self, ServedKind};
 use super::report::printable;
 use super::table::{cell, render};
+use crate::cluster::ClusterArgs;
+use crate::cluster::{Cluster, ClusterError, block_on};
 use crate::standard_output;
 
 /// Arguments of `coracle template list`.

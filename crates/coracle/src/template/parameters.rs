@@ -4,10 +4,11 @@ use ::template::Parameter;
 use serde_json::{Value, json};
 
 use super::Ended;
-use super::arguments::{ClusterArgs, DialectName, SourceArgs, ValueArgs};
+use super::arguments::{DialectName, SourceArgs, ValueArgs};
 use super::report::Reporter;
 use super::source::{self, TemplateSource};
 use super::table::{cell, render};
+use crate::cluster::ClusterArgs;
 use crate::standard_output;
 
 /// Arguments of `coracle template parameters`.

@@ -4,12 +4,13 @@ use ::template::{Dialect, Place, Problem, ProblemKind, Template};
 use environment::Severity;
 use manifest::{Entry, Node, NodeValue, Span};
 
-use super::arguments::{ClusterArgs, ObjectForm, SourceArgs, ValueArgs};
-use super::cluster::{Cluster, ClusterError, block_on};
+use super::arguments::{ObjectForm, SourceArgs, ValueArgs};
 use super::report::Reporter;
 use super::source::{self, Origin, TemplateSource};
 use super::values::{self, Given};
 use super::{Ended, output, parameters};
+use crate::cluster::ClusterArgs;
+use crate::cluster::{Cluster, ClusterError, block_on};
 use crate::failure::{Failure, INPUT};
 use crate::standard_output;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::cluster::ClusterError;
+use crate::cluster::ClusterError;
 
 /// The kinds that must be there before the API server takes an object that names them.
 const NEEDED_FIRST: [&str; 3] = ["Namespace", "ServiceAccount", "PriorityClass"];

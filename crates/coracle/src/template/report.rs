@@ -6,7 +6,7 @@ use ::template::{Finding, Place, Problem, Refusal};
 use environment::Severity;
 use manifest::{Node, NodeValue, Span};
 
-use super::cluster::Cause;
+use crate::cluster::Cause;
 use crate::env::excerpt;
 use crate::failure::{Failure, INPUT};
 use crate::input::{Input, InputObject};
@@ -123,7 +123,7 @@ fn secret_lines(root: &Node, source: &str) -> BTreeSet<u32> {
 }
 
 /// What files and servers say may hold control characters; a terminal must not get them.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let is_harmless = |each: char| !each.is_control() || each == '\n' || each == '\t';
     text.chars().map(|each| if is_harmless(each) { each } else { '\u{FFFD}' }).collect()
 }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use ::template::Template;
 use manifest::Node;
 
-use super::arguments::{ClusterArgs, SourceArgs};
-use super::cluster::{Cluster, ClusterError};
+use super::arguments::SourceArgs;
+use crate::cluster::ClusterArgs;
+use crate::cluster::{Cluster, ClusterError};
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::input::{Input, InputObject};
 
@@ -154,7 +155,7 @@ impl TemplateSource {
 pub(super) fn open(origin: &Origin, args: &ClusterArgs) -> Result<TemplateSource, Failure> {
     match origin {
         Origin::File(path) => TemplateSource::of_file(path),
-        Origin::Stored { namespace, name } => super::cluster::block_on(async {
+        Origin::Stored { namespace, name } => crate::cluster::block_on(async {
             let mut cluster = Cluster::connect(args).await?;
             if let Some(namespace) = namespace {
                 cluster.namespace.clone_from(namespace);

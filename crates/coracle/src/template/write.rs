@@ -4,9 +4,9 @@ use ::template::INSTANCE_LABEL;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, ClusterError, LAST_APPLIED, escaped};
 use super::kinds::{Kinds, ServedKind};
 use super::merge;
+use crate::cluster::{Cluster, ClusterError, LAST_APPLIED, escaped};
 
 /// How often a change is tried again when somebody else is quicker.
 const ATTEMPTS: usize = 5;

@@ -1,6 +1,7 @@
 //! The API server as a client sees it: a kubeconfig, calls, and what can go wrong.
 
 use std::future::Future;
+use std::path::PathBuf;
 
 use http::{Method, Request, header};
 use http_body_util::{BodyExt, Limited};
@@ -8,10 +9,24 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use manifest::{Limits, Node};
 use serde_json::Value;
 
-use super::arguments::ClusterArgs;
-use super::report::printable;
 use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::flag_values;
 use crate::run::create::warning_text;
+use crate::template::printable;
+
+/// Which API server.
+#[derive(clap::Args, Clone)]
+pub(crate) struct ClusterArgs {
+    /// Namespace [default: the kubeconfig's].
+    #[arg(short, long, value_name = "NAME", value_parser = flag_values::namespace)]
+    pub(crate) namespace: Option<String>,
+    /// The kubeconfig [default: KUBECONFIG, else ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Its context [default: the current one].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+}
 
 /// Most bytes of one answer: a page of 500 objects has less.
 const MOST_BYTES: usize = 256 * 1024 * 1024;
@@ -24,7 +39,7 @@ const TEMPLATES: &str = "/apis/template.coracle.dev/v1";
 
 /// Why the API server did not do what was asked.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ClusterError {
+pub(crate) enum ClusterError {
     /// There is no usable kubeconfig.
     #[error("no cluster is configured")]
     Kubeconfig(#[source] Box<KubeconfigError>),
@@ -80,15 +95,16 @@ pub(super) enum ClusterError {
 
 /// A field that the API server means, and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cause {
+pub(crate) struct Cause {
     /// Its path.
-    pub(super) field: String,
+    pub(crate) field: String,
     /// What is wrong.
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
 impl ClusterError {
-    fn hint(&self) -> &'static str {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Kubeconfig(_) => "set KUBECONFIG, for example to the output of `coracle kubeconfig`",
             Self::Setup(_) => "check the certificates and the address in the kubeconfig",
@@ -113,7 +129,7 @@ impl ClusterError {
     }
 
     /// Whether it is about the one object: others may be taken all the same.
-    pub(super) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Refused { code, .. } => *code < 500,
             Self::NoKind { .. } | Self::Foreign { .. } => true,
@@ -126,7 +142,7 @@ impl ClusterError {
     }
 
     /// As it is shown.
-    pub(super) fn failure(&self) -> Failure {
+    pub(crate) fn failure(&self) -> Failure {
         let status = match self {
             Self::Kubeconfig(_) | Self::NoTemplate { .. } => INPUT,
             Self::Setup(_) | Self::Unreachable(_) | Self::Unexpected { .. } => CANNOT_START,
@@ -137,7 +153,7 @@ impl ClusterError {
     }
 
     /// The same error, its texts passed through `redact`.
-    pub(super) fn redacted(mut self, redact: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn redacted(mut self, redact: impl Fn(&str) -> String) -> Self {
         if let Self::Refused { message, causes, .. } = &mut self {
             *message = redact(message);
             for cause in causes {
@@ -153,29 +169,28 @@ impl ClusterError {
 /// # Errors
 ///
 /// The runtime cannot be started.
-pub(super) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| super::source::not_started(&error))?;
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Failure::new(CANNOT_START, &error).hint("check the limits of this shell (ulimit -a)")
+    })?;
     Ok(runtime.block_on(future))
 }
 
 /// What the API server answered.
-pub(super) struct Answer {
-    pub(super) code: u16,
-    pub(super) warnings: Vec<String>,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Answer {
     /// The answer as a tree; null when it is none.
-    pub(super) fn tree(&self) -> Value {
+    pub(crate) fn tree(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_default()
     }
 
     /// The answer, if it is no refusal.
-    pub(super) fn accepted(self, what: &str) -> Result<Self, ClusterError> {
+    pub(crate) fn accepted(self, what: &str) -> Result<Self, ClusterError> {
         if self.code < 300 {
             return Ok(self);
         }
@@ -193,9 +208,9 @@ impl Answer {
 }
 
 /// A connection to an API server, and the namespace that is worked in.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     client: kube::Client,
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
 }
 
 impl Cluster {
@@ -204,7 +219,7 @@ impl Cluster {
     /// # Errors
     ///
     /// There is no usable kubeconfig.
-    pub(super) async fn connect(args: &ClusterArgs) -> Result<Self, ClusterError> {
+    pub(crate) async fn connect(args: &ClusterArgs) -> Result<Self, ClusterError> {
         let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
         let config = match &args.kubeconfig {
             Some(path) => match Kubeconfig::read_from(path) {
@@ -224,7 +239,7 @@ impl Cluster {
     /// # Errors
     ///
     /// The server cannot be reached.
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,
@@ -257,7 +272,7 @@ impl Cluster {
     /// # Errors
     ///
     /// The server refuses or cannot be reached.
-    pub(super) async fn get(&self, path: &str, what: &str) -> Result<Option<Value>, ClusterError> {
+    pub(crate) async fn get(&self, path: &str, what: &str) -> Result<Option<Value>, ClusterError> {
         let answer = self.call(Method::GET, path, "application/json", Vec::new()).await?;
         if answer.code == 404 {
             return Ok(None);
@@ -270,7 +285,7 @@ impl Cluster {
     /// # Errors
     ///
     /// The server refuses or cannot be reached.
-    pub(super) async fn list(&self, path: &str, selector: &str) -> Result<Vec<Value>, ClusterError> {
+    pub(crate) async fn list(&self, path: &str, selector: &str) -> Result<Vec<Value>, ClusterError> {
         let mut items = Vec::new();
         let mut page = String::new();
         for _ in 0..MOST_PAGES {
@@ -290,7 +305,7 @@ impl Cluster {
     /// # Errors
     ///
     /// It is not there, or the server cannot be reached.
-    pub(super) async fn stored_template(&self, namespace: &str, name: &str) -> Result<Node, ClusterError> {
+    pub(crate) async fn stored_template(&self, namespace: &str, name: &str) -> Result<Node, ClusterError> {
         let path = format!("{TEMPLATES}/namespaces/{}/templates/{}", escaped(namespace), escaped(name));
         let answer = self.call(Method::GET, &path, "application/json", Vec::new()).await?;
         if answer.code == 404 {
@@ -316,7 +331,7 @@ impl Cluster {
     /// # Errors
     ///
     /// What is wrong with the template, field by field.
-    pub(super) async fn process(&self, template: &Node) -> Result<(Node, Vec<String>), ClusterError> {
+    pub(crate) async fn process(&self, template: &Node) -> Result<(Node, Vec<String>), ClusterError> {
         let path =
             format!("{TEMPLATES}/namespaces/{}/processedtemplates?output=template", escaped(&self.namespace));
         let body = serde_json::to_vec(template).unwrap_or_default();
@@ -327,10 +342,10 @@ impl Cluster {
 }
 
 /// Where `kubectl apply` notes what was applied.
-pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// An answer as a tree, keys in their order.
-fn tree(bytes: &[u8], what: &str) -> Result<Node, ClusterError> {
+pub(crate) fn tree(bytes: &[u8], what: &str) -> Result<Node, ClusterError> {
     let unexpected = |message: String| ClusterError::Unexpected { what: what.to_owned(), message };
     let documents =
         manifest::parse_stream(bytes, &Limits::default()).map_err(|error| unexpected(error.to_string()))?;
@@ -339,7 +354,7 @@ fn tree(bytes: &[u8], what: &str) -> Result<Node, ClusterError> {
 }
 
 /// Percent-encodes everything that is not safe in a path segment or a query value.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
