@@ -12,9 +12,9 @@ use crate::workload::{
     replication_controller::ReplicationControllers, stateful_set::StatefulSets,
 };
 use crate::{
-    endpoint_slice, endpoints, event, ingress, ingress_class, limit_range, network_policy, persistent_volume,
-    persistent_volume_claim, pod_disruption_budget, priority_class, resource_quota, runtime_class,
-    storage_class,
+    endpoint_slice, endpoints, event, ingress, ingress_class, limit_range, namespace, network_policy,
+    persistent_volume, persistent_volume_claim, pod_disruption_budget, priority_class, resource_quota,
+    runtime_class, storage_class,
 };
 
 /// The rules of a kind; what is not said here is the same for all.
@@ -64,6 +64,7 @@ impl KindRules for Plain {}
 const RULES: &[(&str, &str, &dyn KindRules)] = &[
     ("", "Endpoints", &endpoints::Endpoints),
     ("", "LimitRange", &limit_range::LimitRange),
+    ("", "Namespace", &namespace::Namespace),
     ("", "PersistentVolume", &persistent_volume::PersistentVolume),
     ("", "PersistentVolumeClaim", &persistent_volume_claim::PersistentVolumeClaim),
     ("", "PodTemplate", &PodTemplates),

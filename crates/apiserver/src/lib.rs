@@ -15,6 +15,7 @@
 //! | one a connection | the socket | requests | answers | the peer leaves or the server closes |
 //! | namespace drain | one terminating namespace | the store | deletions | the namespace is gone |
 //! | garbage collector | the index of owners and dependents | the changes of every collection | deletions, and updates of references and finalizers | the last [`ApiServer`] is dropped |
+//! | derived statuses, one each for quotas and disruption budgets | their statuses | everything that counts | statuses | the last [`ApiServer`] is dropped |
 //! | event expiry | nothing | the events | deletions of old ones | the last [`ApiServer`] is dropped |
 //!
 //! Errors: every failure of a request is one variant of one enum and becomes a `Status` in one place, `status.rs`.
@@ -22,7 +23,9 @@
 pub mod authority;
 mod authorize;
 mod body;
+mod budgets;
 mod deletion;
+mod derived_status;
 mod discovery;
 mod expiry;
 mod field_manager;
@@ -48,6 +51,7 @@ mod openapi;
 mod pagination;
 mod patching;
 mod query;
+mod quotas;
 mod rbac;
 mod render;
 mod request;

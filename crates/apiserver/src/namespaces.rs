@@ -1,19 +1,21 @@
 //! What every cluster has, what every namespace has, and how a namespace ends.
 
+mod drain;
+
 use std::sync::Arc;
 
-use futures::future::{select_all, try_join, try_join_all};
+use futures::future::{try_join, try_join_all};
 use serde_json::{Value, json};
-use store::{Key, Purpose, Watch};
+use store::Key;
 
-use crate::deletion::{DeleteOptions, delete_object};
 use crate::field_manager;
 use crate::identity::Identity;
 use crate::kinds::Kind;
-use crate::object::{self, encode, map_mut, text};
+use crate::object::{self, map_mut, text};
 use crate::server::{Server, StartError};
 use crate::status::ApiError;
-use crate::strategy::namespace::FINALIZER;
+pub(crate) use drain::spawn_drain;
+
 use crate::writing::{Candidate, Part, Write, create_object, update_object};
 
 /// The namespaces that every cluster has.
@@ -222,14 +224,12 @@ pub(crate) fn check_open(write: &Write<'_>, name: &str) -> Result<(), ApiError> 
     let namespaces = core(write.server, "namespaces")?;
     match find(write.server, write.namespace)? {
         None => Err(ApiError::not_found(namespaces, write.namespace)),
-        Some(namespace) if is_ending(&namespace) => Err(ApiError::forbidden(
-            write.kind,
-            name,
-            format!(
-                "unable to create new content in namespace {} because it is being terminated",
-                write.namespace
-            ),
-        )),
+        Some(namespace) if is_ending(&namespace) => Err(ApiError::NamespaceTerminating {
+            group: write.kind.group().to_owned(),
+            resource: write.kind.plural().to_owned(),
+            name: name.to_owned(),
+            namespace: write.namespace.to_owned(),
+        }),
         Some(_) => Ok(()),
     }
 }
@@ -241,85 +241,4 @@ pub(crate) async fn check_still_there(write: &Write<'_>, name: &str) -> Result<(
     }
     let _ = write.server.store.delete(write.key(name), None).await;
     Err(ApiError::not_found(core(write.server, "namespaces")?, write.namespace))
-}
-
-/// Starts the task that empties a namespace and then removes it.
-pub(crate) fn spawn_drain(server: &Arc<Server>, name: &str) {
-    let closing = server.closing().clone();
-    let (server, name) = (server.clone(), name.to_owned());
-    tokio::spawn(async move {
-        tokio::select! {
-            outcome = drain(&server, &name) => {
-                if let Err(error) = outcome {
-                    tracing::error!(namespace = name, %error, "a namespace cannot be emptied");
-                }
-            }
-            () = closing.cancelled() => {}
-        }
-    });
-}
-
-async fn drain(server: &Arc<Server>, name: &str) -> Result<(), ApiError> {
-    let identity = Identity::admin();
-    loop {
-        // Watches first: what happens while the content is being deleted wakes the loop again.
-        let revision = server.store.revision();
-        let mut watches: Vec<Watch> = Vec::new();
-        let mut left = 0;
-        for kind in server.kinds.stored().filter(|kind| kind.namespaced()) {
-            watches.extend(server.store.watch(kind.collection(), Some(name), revision).ok());
-            left += empty(server, kind, name, &identity).await?;
-        }
-        if left == 0 {
-            return finish(server, name).await;
-        }
-        let changes = watches.iter_mut().map(|watch| Box::pin(watch.next()));
-        select_all(changes).await.0.map_err(ApiError::from_read).map(drop).or_else(|error| match error {
-            ApiError::Expired { .. } => Ok(()),
-            other => Err(other),
-        })?;
-    }
-}
-
-/// Deletes the objects of one kind; how many are still there afterwards.
-async fn empty(
-    server: &Arc<Server>,
-    kind: &Arc<Kind>,
-    namespace: &str,
-    identity: &Identity,
-) -> Result<usize, ApiError> {
-    let write =
-        Write { server, kind, namespace, identity, manager: field_manager::OWN, dry_run: false, order: None };
-    let all =
-        || server.store.list(kind.collection(), Some(namespace), None, None).map_err(ApiError::from_read);
-    for stored in all()?.objects {
-        match Box::pin(delete_object(&write, stored.key().name(), &DeleteOptions::default())).await {
-            Ok(_) | Err(ApiError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(all()?.objects.len())
-}
-
-/// Removes the namespace itself, unless somebody else's finalizers keep it.
-async fn finish(server: &Arc<Server>, name: &str) -> Result<(), ApiError> {
-    let kind = core(server, "namespaces")?;
-    let key = Key::new(kind.collection(), "", name);
-    loop {
-        let Some(stored) = server.store.get(&key) else { return Ok(()) };
-        let mut namespace = object::tree(&stored);
-        if let Some(finalizers) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
-            finalizers.retain(|finalizer| finalizer != FINALIZER);
-        }
-        let written = if crate::writing::may_go(kind, &namespace) {
-            server.store.delete(key.clone(), Some(stored.revision())).await
-        } else {
-            server.store.update(key.clone(), stored.revision(), encode(&namespace), Purpose::Removal).await
-        };
-        match written {
-            Err(store::WriteError::Conflict { .. }) => {}
-            Err(store::WriteError::Missing { .. }) | Ok(_) => return Ok(()),
-            Err(error) => return Err(ApiError::from_write(kind, name, error)),
-        }
-    }
 }

@@ -37,6 +37,28 @@ impl LabelDemand {
     }
 }
 
+/// Whether a selector as objects hold them (`matchLabels`, `matchExpressions`) selects labels; an empty one selects all.
+pub(crate) fn selects_labels(selector: &Value, labels: Option<&Value>) -> bool {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut demands: Vec<LabelDemand> = Vec::new();
+    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+        demands.push(LabelDemand::In(key.clone(), vec![text(value)]));
+    }
+    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let key = text(&expression["key"]);
+        let values = || expression["values"].as_array().into_iter().flatten().map(text).collect();
+        match expression["operator"].as_str() {
+            Some("In") => demands.push(LabelDemand::In(key, values())),
+            Some("NotIn") => demands.push(LabelDemand::NotIn(key, values())),
+            Some("Exists") => demands.push(LabelDemand::Exists(key)),
+            Some("DoesNotExist") => demands.push(LabelDemand::Absent(key)),
+            // What nobody can have written selects nothing.
+            Some(_) | None => return false,
+        }
+    }
+    demands.iter().all(|demand| demand.accepts(labels))
+}
+
 fn number(text: Option<&str>) -> Option<i64> {
     text?.parse().ok()
 }

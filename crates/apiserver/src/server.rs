@@ -19,11 +19,12 @@ use crate::kinds::{KindTable, UnknownKind};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::node::NodeConnector;
+use crate::quotas::Quotas;
 use crate::rbac::{self, RoleKeeper};
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
 use crate::status::ApiError;
 use crate::workshop::Workshop;
-use crate::{expiry, garbage, listener, namespaces};
+use crate::{derived_status, expiry, garbage, listener, namespaces};
 
 /// What a server is told at its start.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +80,8 @@ pub(crate) struct Server {
     pub(crate) kinds: KindTable,
     pub(crate) nodes: NodesHandle,
     pub(crate) addresses: ServiceAddresses,
+    /// What the namespaces with quotas have taken.
+    pub(crate) quotas: Quotas,
     pub(crate) in_flight: InFlight,
     pub(crate) metrics: Metrics,
     pub(crate) roles: RoleKeeper,
@@ -129,6 +132,7 @@ impl ApiServer {
             kinds: KindTable::builtin()?,
             nodes: NodesHandle(nodes),
             addresses: ServiceAddresses::new(config.service_range),
+            quotas: Quotas::default(),
             in_flight: InFlight::default(),
             metrics: Metrics::new(&config.gates)?,
             roles: RoleKeeper::new(&store),
@@ -141,6 +145,7 @@ impl ApiServer {
         rbac::create_missing(&server).await?;
         expiry::spawn_event_expiry(&server);
         garbage::spawn_collector(&server);
+        derived_status::spawn(&server);
         Ok(ApiServer { server, _ending: Arc::new(closing.drop_guard()) })
     }
 

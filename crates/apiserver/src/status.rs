@@ -24,6 +24,17 @@ pub(crate) enum ApiError {
     BadRequest { message: String },
     #[error("{} is forbidden: {detail}", subject(resource, group, name))]
     Forbidden { group: String, resource: String, name: String, detail: String },
+    #[error(
+        "{} is forbidden: unable to create new content in namespace {namespace} because it is being terminated",
+        subject(resource, group, name)
+    )]
+    NamespaceTerminating { group: String, resource: String, name: String, namespace: String },
+    #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
+    BudgetExhausted { budget: String, desired: i64, healthy: i64 },
+    #[error(
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    )]
+    SeveralBudgets,
     #[error("forbidden: User \"{user}\" cannot {verb} path \"{path}\"")]
     PathForbidden { user: String, verb: String, path: String },
     #[error("Unauthorized")]
@@ -179,9 +190,10 @@ impl ApiError {
             ApiError::AlreadyExists { .. } | ApiError::Conflict { .. } => StatusCode::CONFLICT,
             ApiError::Invalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             ApiError::BadRequest { .. } => StatusCode::BAD_REQUEST,
-            ApiError::Forbidden { .. } | ApiError::PathForbidden { .. } | ApiError::OriginRefused { .. } => {
-                StatusCode::FORBIDDEN
-            }
+            ApiError::Forbidden { .. }
+            | ApiError::NamespaceTerminating { .. }
+            | ApiError::PathForbidden { .. }
+            | ApiError::OriginRefused { .. } => StatusCode::FORBIDDEN,
             ApiError::Unauthorized => StatusCode::UNAUTHORIZED,
             ApiError::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::NotAcceptable { .. } => StatusCode::NOT_ACCEPTABLE,
@@ -194,13 +206,15 @@ impl ApiError {
             ApiError::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
             ApiError::Expired { .. } => StatusCode::GONE,
             ApiError::FutureResourceVersion { .. } => StatusCode::GATEWAY_TIMEOUT,
-            ApiError::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
+            ApiError::TooManyRequests { .. } | ApiError::BudgetExhausted { .. } => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             ApiError::StorageFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
             ApiError::StorageStopped { .. } => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
             ApiError::NodeUnreachable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::NodeAnswered { code, .. } => *code,
-            ApiError::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            ApiError::Internal { .. } | ApiError::SeveralBudgets => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -211,9 +225,10 @@ impl ApiError {
             ApiError::Conflict { .. } => "Conflict",
             ApiError::Invalid { .. } => "Invalid",
             ApiError::BadRequest { .. } | ApiError::Misdirected { .. } => "BadRequest",
-            ApiError::Forbidden { .. } | ApiError::PathForbidden { .. } | ApiError::OriginRefused { .. } => {
-                "Forbidden"
-            }
+            ApiError::Forbidden { .. }
+            | ApiError::NamespaceTerminating { .. }
+            | ApiError::PathForbidden { .. }
+            | ApiError::OriginRefused { .. } => "Forbidden",
             ApiError::Unauthorized => "Unauthorized",
             ApiError::MethodNotAllowed => "MethodNotAllowed",
             ApiError::NotAcceptable { .. } => "NotAcceptable",
@@ -225,7 +240,7 @@ impl ApiError {
             }
             ApiError::BodyTimeout { .. } | ApiError::FutureResourceVersion { .. } => "Timeout",
             ApiError::Expired { .. } => "Expired",
-            ApiError::TooManyRequests { .. } => "TooManyRequests",
+            ApiError::TooManyRequests { .. } | ApiError::BudgetExhausted { .. } => "TooManyRequests",
             ApiError::StorageFull { .. } => "InsufficientStorage",
             ApiError::StorageStopped { .. } | ApiError::NodeUnreachable { .. } => "ServiceUnavailable",
             ApiError::NodeAnswered { code, .. } => match *code {
@@ -234,7 +249,7 @@ impl ApiError {
                 StatusCode::NOT_FOUND => "NotFound",
                 _ => "InternalError",
             },
-            ApiError::Internal { .. } => "InternalError",
+            ApiError::Internal { .. } | ApiError::SeveralBudgets => "InternalError",
         }
     }
 
@@ -292,6 +307,21 @@ impl ApiError {
                     .collect();
                 details.insert("causes".to_owned(), Value::Array(causes));
             }
+            ApiError::NamespaceTerminating { group, resource, name, namespace } => {
+                put("name", name);
+                put("group", group);
+                put("kind", resource);
+                let cause = json!({"reason": "NamespaceTerminating", "field": "metadata.namespace",
+                    "message": format!("namespace {namespace} is being terminated")});
+                details.insert("causes".to_owned(), json!([cause]));
+            }
+            ApiError::BudgetExhausted { budget, desired, healthy } => {
+                let message = format!(
+                    "The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently"
+                );
+                details
+                    .insert("causes".to_owned(), json!([{"reason": "DisruptionBudget", "message": message}]));
+            }
             ApiError::FutureResourceVersion { .. } => {
                 let cause =
                     json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
@@ -302,6 +332,7 @@ impl ApiError {
                 details.insert("causes".to_owned(), json!([{"message": message}]));
             }
             ApiError::BadRequest { .. }
+            | ApiError::SeveralBudgets
             | ApiError::Unauthorized
             | ApiError::MethodNotAllowed
             | ApiError::NotAcceptable { .. }

@@ -3,6 +3,8 @@
 mod binding;
 mod environment;
 mod ephemeral_containers;
+mod eviction;
+mod finalize;
 mod log;
 mod node_request;
 mod relay;
@@ -33,6 +35,8 @@ pub(crate) async fn dispatch(call: Call, subresource: &str, rest: &str) -> Resul
         "status" => status::run(call).await,
         "ephemeralcontainers" => ephemeral_containers::run(call).await,
         "binding" => binding::run(call).await,
+        "eviction" => eviction::run(call).await,
+        "finalize" => finalize::run(call).await,
         "log" => log::run(call).await,
         "scale" => scale::run(call).await,
         "environment" => environment::run(call).await,

@@ -146,7 +146,9 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
     rights::check(write, Change::Create(&value))?;
     let allocation = allocate(write, &mut value, None)?;
     let name = object::name(&value).to_owned();
+    let room = write.server.quotas.hold(write, None, &value)?;
     let shown = store_new(write, &value, &name).await?;
+    drop(room);
     if !write.dry_run
         && let Some(allocation) = allocation
     {
@@ -246,7 +248,13 @@ pub(crate) async fn update_object(
         let stored = if write.order.is_none() { body::stored_order(kind, &current) } else { None };
         let draft = encode_in_order(&new, write.order.or(stored.as_ref()));
         check_size(write, draft.len())?;
-        match store_update(write, &old, &new, draft, current.revision(), name).await {
+        let room = match part {
+            Part::Main => write.server.quotas.hold(write, Some(&old), &new)?,
+            Part::Status | Part::EphemeralContainers => None,
+        };
+        let stored = store_update(write, &old, &new, draft, current.revision(), name).await;
+        drop(room);
+        match stored {
             Ok(shown) => {
                 if let Some(allocation) = allocation
                     && !write.dry_run

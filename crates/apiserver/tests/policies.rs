@@ -289,3 +289,267 @@ async fn a_limit_range_fills_in_and_refuses() {
         "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi"
     );
 }
+
+fn quota(hard: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}})
+}
+
+/// Reads an object until it is as wanted; the server's own tasks need a moment.
+async fn until(running: &Running, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    for _ in 0..500 {
+        last = running.get(path).await.1;
+        if wanted(&last) {
+            return last;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{path} stays {last}");
+}
+
+#[tokio::test]
+async fn a_quota_refuses_what_is_too_much_and_says_what_is_used() {
+    let running = Running::start().await;
+    let hard = json!({"pods": "2", "requests.cpu": "1", "count/configmaps": "3", "count/leases.coordination.k8s.io": "1",
+        "services.nodeports": "1"});
+    create(&running, &format!("{DEFAULT}/resourcequotas"), &quota(hard)).await;
+    let path = format!("{DEFAULT}/resourcequotas/q");
+    // The authority's certificate is a ConfigMap too.
+    let shown = until(&running, &path, |quota| quota["status"]["used"]["count/configmaps"] == "1").await;
+    assert_eq!(shown["status"]["hard"], shown["spec"]["hard"]);
+    let pods = format!("{DEFAULT}/pods");
+    let (code, answer) = running.post(&pods, &support::pod("a")).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "pods \"a\" is forbidden: failed quota: q: must specify requests.cpu for: main"
+    );
+    let with_cpu = |name: &str, cpu: &str| {
+        let mut pod = support::pod(name);
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        pod
+    };
+    create(&running, &pods, &with_cpu("a", "600m")).await;
+    let (code, answer) = running.post(&pods, &with_cpu("b", "500m")).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1"
+    );
+    create(&running, &pods, &with_cpu("b", "400m")).await;
+    let (_, answer) = running.post(&pods, &with_cpu("c", "1m")).await;
+    assert_eq!(
+        answer["message"],
+        "pods \"c\" is forbidden: exceeded quota: q, requested: pods=1,requests.cpu=1m, used: pods=2,requests.cpu=1, \
+         limited: pods=2,requests.cpu=1"
+    );
+    until(&running, &path, |quota| quota["status"]["used"]["requests.cpu"] == "1").await;
+    running.call("DELETE", &format!("{pods}/a"), &[], b"").await;
+    until(&running, &path, |quota| quota["status"]["used"]["requests.cpu"] == "400m").await;
+    create(&running, &pods, &with_cpu("c", "1m")).await;
+
+    let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    create(&running, leases, &lease("a")).await;
+    let (code, answer) = running.post(leases, &lease("b")).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "leases.coordination.k8s.io \"b\" is forbidden: exceeded quota: q, requested: count/leases.coordination.k8s.io=1, \
+         used: count/leases.coordination.k8s.io=1, limited: count/leases.coordination.k8s.io=1"
+    );
+    // An update can be too much as well.
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]}});
+    create(&running, &format!("{DEFAULT}/services"), &service).await;
+    let headers = [("content-type", "application/merge-patch+json")];
+    let (code, answer) = running
+        .call("PATCH", &format!("{DEFAULT}/services/s"), &headers, br#"{"spec": {"type": "NodePort"}}"#)
+        .await;
+    assert_eq!(code, 403, "{answer}");
+    assert_eq!(
+        answer["message"],
+        "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, \
+         limited: services.nodeports=1"
+    );
+    let row = cells(&running, &path).await;
+    assert_eq!(row[2], "");
+    assert!(
+        row[1].starts_with(
+            "count/configmaps: 1/3, count/leases.coordination.k8s.io: 1/1, pods: 2/2, requests.cpu: 401m/1"
+        ),
+        "{row:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_creates_at_once_never_exceed_a_quota() {
+    let running = std::sync::Arc::new(Running::start().await);
+    // One ConfigMap is there already.
+    create(&running, &format!("{DEFAULT}/resourcequotas"), &quota(json!({"configmaps": "11"}))).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let running = running.clone();
+        tasks.spawn(async move {
+            let object = support::config_map(&format!("m{number}"));
+            running.post(&format!("{DEFAULT}/configmaps"), &object).await.0.as_u16()
+        });
+    }
+    let codes = tasks.join_all().await;
+    assert_eq!(codes.iter().filter(|code| **code == 201).count(), 10, "no room is lost either");
+    assert_eq!(codes.iter().filter(|code| **code == 403).count(), 90);
+    let path = format!("{DEFAULT}/resourcequotas/q");
+    until(&running, &path, |quota| quota["status"]["used"]["configmaps"] == "11").await;
+    // What fails for another reason takes no room.
+    running.call("DELETE", &format!("{DEFAULT}/configmaps/kube-root-ca.crt"), &[], b"").await;
+    until(&running, &format!("{DEFAULT}/configmaps/kube-root-ca.crt"), |found| found["kind"] == "ConfigMap")
+        .await;
+}
+
+#[tokio::test]
+async fn an_eviction_respects_the_budget_of_the_pod() {
+    let running = Running::start().await;
+    let pods = format!("{DEFAULT}/pods");
+    for name in ["a", "b"] {
+        let mut pod = support::pod(name);
+        pod["metadata"]["labels"] = json!({"app": "x"});
+        create(&running, &pods, &pod).await;
+        let status =
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        let headers = [("content-type", "application/merge-patch+json")];
+        let (code, answer) = running
+            .call("PATCH", &format!("{pods}/{name}/status"), &headers, status.to_string().as_bytes())
+            .await;
+        assert_eq!(code, 200, "{answer}");
+    }
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    create(&running, budgets, &budget).await;
+    let path = format!("{budgets}/b");
+    let shown = until(&running, &path, |budget| budget["status"]["disruptionsAllowed"] == 1).await;
+    assert_eq!(shown["status"]["observedGeneration"], 1);
+    let eviction = |name: &str, options: Value| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options});
+    let (code, answer) =
+        running.post(&format!("{pods}/a/eviction"), &eviction("a", json!({"dryRun": ["All"]}))).await;
+    assert_eq!(code, 201, "{answer}");
+    assert_eq!(running.get(&format!("{pods}/a")).await.0, 200, "a rehearsal");
+    let (code, answer) = running.post(&format!("{pods}/a/eviction"), &eviction("a", json!({}))).await;
+    assert_eq!((code.as_u16(), &answer["status"]), (201, &json!("Success")));
+    assert_eq!(running.get(&format!("{pods}/a")).await.0, 404);
+    let (code, answer) = running.post(&format!("{pods}/b/eviction"), &eviction("b", json!({}))).await;
+    assert_eq!(code, 429);
+    assert_eq!(answer["message"], "Cannot evict pod as it would violate the pod's disruption budget.");
+    assert_eq!(
+        answer["details"]["causes"],
+        json!([{"reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1 currently"}])
+    );
+    create(
+        &running,
+        budgets,
+        &json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "c"},
+        "spec": {"minAvailable": 0, "selector": {}}}),
+    )
+    .await;
+    let (code, answer) = running.post(&format!("{pods}/b/eviction"), &eviction("b", json!({}))).await;
+    assert_eq!(code, 500);
+    assert_eq!(
+        answer["message"],
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    );
+    for name in ["b", "c"] {
+        running.call("DELETE", &format!("{budgets}/{name}"), &[], b"").await;
+    }
+    let (code, _) = running.post(&format!("{pods}/b/eviction"), &eviction("b", json!({}))).await;
+    assert_eq!(code, 201);
+    let (code, _) = running.post(&format!("{pods}/b/eviction"), &eviction("b", json!({}))).await;
+    assert_eq!(code, 404);
+}
+
+#[tokio::test]
+async fn a_namespace_that_ends_says_what_keeps_it_and_takes_nothing_new() {
+    let running = Running::start().await;
+    let named = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let namespaces = "/api/v1/namespaces";
+    let namespace = create(&running, namespaces, &named("n")).await;
+    assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+    let inside = "/api/v1/namespaces/n";
+    let mut kept = support::config_map("kept");
+    kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
+    create(&running, &format!("{inside}/configmaps"), &kept).await;
+    create(
+        &running,
+        "/apis/policy/v1/namespaces/n/poddisruptionbudgets",
+        &json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {}}),
+    )
+    .await;
+    // Nobody can take the finalizer away by an ordinary update.
+    let headers = [("content-type", "application/merge-patch+json")];
+    let (_, patched) = running.call("PATCH", inside, &headers, br#"{"spec": {"finalizers": []}}"#).await;
+    assert_eq!(patched["spec"]["finalizers"], json!(["kubernetes"]));
+    let (code, answer) = running.call("DELETE", inside, &[], b"").await;
+    assert_eq!(code, 200);
+    assert_eq!(answer["status"]["phase"], "Terminating");
+    let shown = until(&running, inside, |namespace| {
+        namespace["status"]["conditions"][3]["message"]
+            == "Some resources are remaining: configmaps. has 1 resource instances"
+    })
+    .await;
+    assert_eq!(
+        shown["status"]["conditions"][4]["message"],
+        "Some content in the namespace has finalizers remaining: example.com/keep in 1 resource instances"
+    );
+    let (code, answer) = running.post(&format!("{inside}/configmaps"), &support::config_map("late")).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "configmaps \"late\" is forbidden: unable to create new content in namespace n because it is being terminated"
+    );
+    assert_eq!(
+        answer["details"]["causes"],
+        json!([{"reason": "NamespaceTerminating", "message": "namespace n is being terminated", "field": "metadata.namespace"}])
+    );
+    running
+        .call(
+            "PATCH",
+            &format!("{inside}/configmaps/kept"),
+            &headers,
+            br#"{"metadata": {"finalizers": null}}"#,
+        )
+        .await;
+    until(&running, inside, |answer| answer["code"] == 404).await;
+    for (name, code) in
+        [("default", 403), ("kube-system", 403), ("kube-public", 403), ("kube-node-lease", 200)]
+    {
+        let (got, answer) = running.call("DELETE", &format!("{namespaces}/{name}"), &[], b"").await;
+        assert_eq!(got, code, "{answer}");
+        if code == 403 {
+            assert_eq!(
+                answer["message"],
+                format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted")
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_is_finalized_by_whoever_asks() {
+    let running = Running::start().await;
+    let path = "/api/v1/namespaces/n";
+    let mut namespace = create(
+        &running,
+        "/api/v1/namespaces",
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}, "spec": {"finalizers": ["example.com/x"]}}),
+    )
+    .await;
+    assert_eq!(namespace["spec"]["finalizers"], json!(["example.com/x", "kubernetes"]));
+    running.call("DELETE", path, &[], b"").await;
+    until(&running, path, |namespace| namespace["spec"]["finalizers"] == json!(["example.com/x"])).await;
+    namespace["spec"]["finalizers"] = json!([]);
+    namespace["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
+    let headers = [("content-type", "application/json")];
+    let (code, answer) =
+        running.call("PUT", &format!("{path}/finalize"), &headers, namespace.to_string().as_bytes()).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(running.get(path).await.0, 404);
+}

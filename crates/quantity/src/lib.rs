@@ -124,6 +124,11 @@ impl Quantity {
         Some(Self { nanos: self.nanos.checked_add(other.nanos)?, format })
     }
 
+    /// The difference, in the format of `self` unless that is zero; `None` if it does not fit.
+    pub fn checked_sub(&self, other: &Self) -> Option<Self> {
+        self.checked_add(&Self { nanos: other.nanos.checked_neg()?, format: other.format })
+    }
+
     /// How often `divisor` goes into the amount, rounded up: what `resourceFieldRef` gives.
     ///
     /// Both are counted in `unit` first. A divisor of zero means that none is set, which is one.

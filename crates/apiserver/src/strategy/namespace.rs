@@ -20,7 +20,7 @@ pub(crate) struct Namespaces;
 
 impl Strategy for Namespaces {
     fn subresources(&self) -> &'static [&'static str] {
-        &["status"]
+        &["finalize", "status"]
     }
 
     fn fields(&self) -> &'static [SelectableField] {

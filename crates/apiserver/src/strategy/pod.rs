@@ -15,7 +15,17 @@ pub(crate) struct Pods;
 
 impl Strategy for Pods {
     fn subresources(&self) -> &'static [&'static str] {
-        &["attach", "binding", "environment", "ephemeralcontainers", "exec", "log", "portforward", "status"]
+        &[
+            "attach",
+            "binding",
+            "environment",
+            "ephemeralcontainers",
+            "eviction",
+            "exec",
+            "log",
+            "portforward",
+            "status",
+        ]
     }
 
     fn fields(&self) -> &'static [SelectableField] {
