@@ -353,11 +353,6 @@ impl KindTable {
         self.kinds.iter().filter(|kind| kind.is_discovered)
     }
 
-    /// The kind that an `apiVersion` and a `kind` name.
-    pub(crate) fn of_type(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
-        self.kinds.iter().find(|own| own.group_version() == api_version && own.kind() == kind)
-    }
-
     /// Every kind of stored objects once: without second paths.
     pub(crate) fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.kinds.iter().filter(|kind| !kind.is_alias() && kind.strategy.is_stored())
