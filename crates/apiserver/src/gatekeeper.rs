@@ -143,7 +143,7 @@ fn answer_path(
     }
     health::answer(server, path, query)
         .or_else(|| discovery::answer(server, path, request.headers()))
-        .or_else(|| openapi::answer(server, path, request.headers()))
+        .or_else(|| openapi::answer(server, path, query, request.headers()))
         .ok_or(ApiError::NoSuchPath)
 }
 

@@ -1,36 +1,83 @@
-//! `/openapi/v2` and `/openapi/v3`: as much as clients need to see that the server validates fields itself.
+//! `/openapi/v2` and `/openapi/v3`: what clients explain, validate and look up parameters with.
+//!
+//! The documents follow from the table of kinds and the schema's table. They are made when somebody asks for them, not
+//! kept: only the hashes stay, by which clients know that what they have is still right.
 
+mod operations;
+mod version2;
+mod version3;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::kinds::Kind;
 use crate::media::accepted;
-use crate::responses::{Answer, answer as typed_answer, json as json_answer, whole};
+use crate::query::Query;
+use crate::responses::{Answer, JSON, answer as typed_answer, json as json_answer, whole};
 use crate::server::Server;
 
 /// A media type with an `@` breaks old clients; this one is what they accept.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// The smallest document of version 2: the field that says `2.0`.
-const V2_DOCUMENT: &[u8] = b"\x0a\x032.0";
+
+/// The hashes of the documents of version 3, by group and version; found when they are asked for first.
+#[derive(Debug, Default)]
+pub(crate) struct Hashes(OnceLock<BTreeMap<String, String>>);
+
+impl Hashes {
+    fn get(&self, server: &Server) -> &BTreeMap<String, String> {
+        self.0.get_or_init(|| {
+            roots(server)
+                .into_iter()
+                .filter_map(|root| {
+                    let hash = hash(document(server, &root)?.as_ref());
+                    Some((root, hash))
+                })
+                .collect()
+        })
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    format!("{:016X}", hasher.finish())
+}
 
 /// Answers if the path is one of these.
-pub(crate) fn answer(server: &Server, path: &str, headers: &HeaderMap) -> Option<Answer> {
+pub(crate) fn answer(server: &Server, path: &str, query: &Query, headers: &HeaderMap) -> Option<Answer> {
     match path {
-        "/openapi/v2" => Some(version_2(headers)),
+        "/openapi/v2" => Some(version_2(server, headers)),
         "/openapi/v3" => Some(json_answer(StatusCode::OK, &index(server))),
         _ => {
-            let group_version = path.strip_prefix("/openapi/v3/")?;
-            document(server, group_version).map(|value| json_answer(StatusCode::OK, &value))
+            let root = path.strip_prefix("/openapi/v3/")?;
+            let hash = server.openapi.get(server).get(root)?;
+            let mut response = typed_answer(StatusCode::OK, JSON, whole(document(server, root)?));
+            let own = response.headers_mut();
+            own.extend(HeaderValue::from_str(&format!("\"{hash}\"")).ok().map(|value| (ETAG, value)));
+            if query.get("hash") == Some(hash) {
+                // Another document would have another address.
+                own.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+            }
+            Some(response)
         }
     }
 }
 
-fn version_2(headers: &HeaderMap) -> Answer {
-    let wants_protobuf = accepted(headers).iter().any(|range| range.name.contains("protobuf"));
-    if wants_protobuf {
-        return typed_answer(StatusCode::OK, V2_PROTOBUF, whole(V2_DOCUMENT));
+fn version_2(server: &Server, headers: &HeaderMap) -> Answer {
+    let kinds: Vec<&Kind> = server.kinds.iter().map(AsRef::as_ref).collect();
+    let document = version2::document(&kinds);
+    let best =
+        accepted(headers).into_iter().find(|range| range.name.contains("protobuf") || range.takes_json());
+    if best.is_some_and(|range| range.name.contains("protobuf")) {
+        let bytes = schema::openapi::document_to_protobuf(&document);
+        return typed_answer(StatusCode::OK, V2_PROTOBUF, whole(bytes));
     }
-    let document = json!({"swagger": "2.0", "info": {"title": "Coracle", "version": "v1.36.0"}, "paths": {}, "definitions": {}});
     json_answer(StatusCode::OK, &document)
 }
 
@@ -43,81 +90,30 @@ fn root(kind: &Kind) -> String {
     }
 }
 
+fn roots(server: &Server) -> BTreeSet<String> {
+    server.kinds.iter().map(|kind| root(kind)).collect()
+}
+
 fn index(server: &Server) -> Value {
-    let mut paths = Map::new();
-    for kind in server.kinds.iter() {
-        let root = root(kind);
-        let url = format!("/openapi/v3/{root}?hash={}", env!("CARGO_PKG_VERSION"));
-        paths.insert(root, json!({"serverRelativeURL": url}));
-    }
+    let paths: Map<String, Value> = server
+        .openapi
+        .get(server)
+        .iter()
+        .map(|(root, hash)| {
+            let url = format!("/openapi/v3/{root}?hash={hash}");
+            (root.clone(), json!({"serverRelativeURL": url}))
+        })
+        .collect();
     json!({"paths": paths})
 }
 
-fn document(server: &Server, group_version: &str) -> Option<Value> {
-    let mut paths = Map::new();
-    let mut schemas = Map::new();
-    for kind in server.kinds.iter().filter(|kind| root(kind) == group_version) {
-        let collection = if kind.namespaced() {
-            format!("/{group_version}/namespaces/{{namespace}}/{}", kind.plural())
-        } else {
-            format!("/{group_version}/{}", kind.plural())
-        };
-        let name = schema_name(kind);
-        paths.insert(collection.clone(), json!({"post": operation(kind, "post", &name)}));
-        paths.insert(
-            format!("{collection}/{{name}}"),
-            json!({
-                "get": operation(kind, "get", &name),
-                "put": operation(kind, "put", &name),
-                "patch": operation(kind, "patch", &name),
-                "delete": operation(kind, "delete", &name),
-            }),
-        );
-        schemas.insert(
-            name,
-            json!({
-                "type": "object",
-                "x-kubernetes-preserve-unknown-fields": true,
-                "x-kubernetes-group-version-kind": [group_version_kind(kind)],
-            }),
-        );
-    }
-    if paths.is_empty() {
-        return None;
-    }
-    Some(json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Coracle", "version": "v1.36.0"},
-        "paths": paths,
-        "components": {"schemas": schemas},
-    }))
+fn document(server: &Server, wanted: &str) -> Option<Bytes> {
+    let kinds: Vec<&Kind> =
+        server.kinds.iter().map(AsRef::as_ref).filter(|kind| root(kind) == wanted).collect();
+    (!kinds.is_empty()).then(|| Bytes::from(version3::document(&kinds).to_string()))
 }
 
-fn schema_name(kind: &Kind) -> String {
-    let group =
-        if kind.group().is_empty() { "core" } else { kind.group().split('.').next().unwrap_or_default() };
-    format!("io.k8s.api.{group}.{}.{}", kind.resource().version, kind.kind())
-}
-
-fn group_version_kind(kind: &Kind) -> Value {
-    json!({"group": kind.group(), "version": kind.resource().version, "kind": kind.kind()})
-}
-
-fn operation(kind: &Kind, method: &str, schema: &str) -> Value {
-    let text =
-        |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
-    let parameters = match method {
-        "post" | "put" | "patch" => vec![text("dryRun"), text("fieldManager"), text("fieldValidation")],
-        "delete" => vec![text("dryRun"), text("gracePeriodSeconds"), text("propagationPolicy")],
-        _ => Vec::new(),
-    };
-    json!({
-        "x-kubernetes-action": method,
-        "x-kubernetes-group-version-kind": group_version_kind(kind),
-        "parameters": parameters,
-        "responses": {"200": {
-            "description": "OK",
-            "content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}},
-        }},
-    })
+/// What both versions say about themselves.
+fn info() -> Value {
+    json!({"title": "Coracle", "version": "v1.36.0"})
 }

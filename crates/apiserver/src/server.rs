@@ -19,6 +19,7 @@ use crate::kinds::{KindTable, UnknownKind};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::node::NodeConnector;
+use crate::openapi::Hashes;
 use crate::quotas::Quotas;
 use crate::rbac::{self, RoleKeeper};
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
@@ -78,6 +79,7 @@ pub(crate) struct Server {
     pub(crate) config: ApiServerConfig,
     pub(crate) store: Store,
     pub(crate) kinds: KindTable,
+    pub(crate) openapi: Hashes,
     pub(crate) nodes: NodesHandle,
     pub(crate) addresses: ServiceAddresses,
     /// What the namespaces with quotas have taken.
@@ -130,6 +132,7 @@ impl ApiServer {
         let closing = CancellationToken::new();
         let server = Arc::new(Server {
             kinds: KindTable::builtin()?,
+            openapi: Hashes::default(),
             nodes: NodesHandle(nodes),
             addresses: ServiceAddresses::new(config.service_range),
             quotas: Quotas::default(),

@@ -327,3 +327,28 @@ async fn changes_are_followed_by_watch_and_wait() {
     watch.wait().expect("ends");
     reader.await.expect("no panic");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kinds_are_explained_and_parameters_are_found_in_the_documents() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    let pod = kubectl.ok(&["explain", "pods"]).await;
+    assert!(pod.contains("Containers that run together on one node"), "{pod}");
+    assert!(pod.contains("spec\t<") && pod.contains("The wanted state."), "{pod}");
+    let source = kubectl.ok(&["explain", "po.spec.containers.env.valueFrom"]).await;
+    assert!(source.contains("fieldRef\t<") && source.contains("A field of the pod."), "{source}");
+    assert!(kubectl.ok(&["explain", "pod", "--recursive"]).await.contains("readOnlyRootFilesystem"));
+    let quota = kubectl.ok(&["explain", "roles.rules"]).await;
+    assert!(quota.contains("-required-") && quota.contains("verbs\t<[]string>"), "{quota}");
+    assert!(kubectl.ok(&["explain", "templates"]).await.contains("Objects with parameters"));
+    assert!(kubectl.fails(&["explain", "pods.spec.nonsense"]).await.contains("nonsense"));
+    let file = kubectl.file("app.yaml", APPLICATION);
+    let told = kubectl.ok(&["apply", "--dry-run=server", "-f", &file]).await;
+    assert!(told.contains("pod/web created (server dry run)"), "{told}");
+    assert!(kubectl.fails(&["get", "pod", "web"]).await.contains("NotFound"));
+    kubectl.ok(&["apply", "-f", &file]).await;
+    // Old versions look into the document themselves, new ones leave it to the server.
+    let wrong = kubectl.file("wrong.yaml", &APPLICATION.replace("command:", "comand:"));
+    let error = kubectl.fails(&["create", "-f", &wrong]).await;
+    assert!(error.contains("unknown field") && error.contains("comand"), "{error}");
+}

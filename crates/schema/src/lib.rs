@@ -4,7 +4,7 @@
 //! that using it costs no start-up time. Walkers: [`decode`] (strict decoding in upstream's words, with the zero
 //! values that Go prints), [`inspect`] (the same for a manifest's author: everything at once, with places and
 //! suggestions), [`convert_unstructured`] (the same for trees that come out of a patch),
-//! [`strategic_merge`], and [`protobuf`] in both directions. No walker has code for a kind.
+//! [`strategic_merge`], [`protobuf`] in both directions, and [`openapi`]. No walker has code for a kind.
 //!
 //! Pure: no IO, no clock, no logging.
 
@@ -14,6 +14,7 @@ mod gotext;
 mod gotime;
 mod json;
 mod merge;
+pub mod openapi;
 pub mod protobuf;
 mod resources;
 mod table;

@@ -14,7 +14,7 @@
 mod forms;
 mod plan;
 mod read;
-mod wire;
+pub(crate) mod wire;
 mod write;
 
 use serde_json::Value;
@@ -179,4 +179,4 @@ mod every_field;
 #[cfg(test)]
 mod round_trip;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

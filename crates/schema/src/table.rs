@@ -52,8 +52,8 @@ pub struct TypeTable {
     _private: (),
 }
 
-/// One type of the table; cheap to copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One type of the table; cheap to copy. The order is that of packages and names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Type {
     index: u16,
 }

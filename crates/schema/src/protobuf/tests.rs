@@ -19,7 +19,7 @@ pub(super) fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn field(number: u64, content: &[u8]) -> Vec<u8> {
+pub(crate) fn field(number: u64, content: &[u8]) -> Vec<u8> {
     [tag(number, 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 

@@ -88,13 +88,13 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Appends a field with a number; negative ones as their two's complement in 64 bits.
-pub(super) fn put_number(out: &mut Vec<u8>, field: u16, number: i64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, field: u16, number: i64) {
     put_varint(out, u64::from(field) << 3);
     put_varint(out, number.cast_unsigned());
 }
 
 /// Appends a field with bytes.
-pub(super) fn put_bytes(out: &mut Vec<u8>, field: u16, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, field: u16, bytes: &[u8]) {
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -107,7 +107,7 @@ pub(super) fn put_float(out: &mut Vec<u8>, field: u16, number: f64) {
 }
 
 /// Begins a field whose length is known when it ends; [`end_nested`] takes what this returns.
-pub(super) fn begin_nested(out: &mut Vec<u8>, field: u16) -> usize {
+pub(crate) fn begin_nested(out: &mut Vec<u8>, field: u16) -> usize {
     put_varint(out, u64::from(field) << 3 | 2);
     // Most messages are shorter than 128 bytes; the content of longer ones is moved by a byte or two.
     out.push(0);
@@ -115,7 +115,7 @@ pub(super) fn begin_nested(out: &mut Vec<u8>, field: u16) -> usize {
 }
 
 /// Ends a field that begins at `start`: puts its length before it.
-pub(super) fn end_nested(out: &mut Vec<u8>, start: usize) {
+pub(crate) fn end_nested(out: &mut Vec<u8>, start: usize) {
     let length = out.len() - start;
     if let Ok(short @ 0..0x80) = u8::try_from(length) {
         out[start - 1] = short;
