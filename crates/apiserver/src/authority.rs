@@ -3,6 +3,7 @@
 
 mod files;
 mod kubeconfig;
+mod token_key;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use rcgen::{
 use crate::identity::Identity;
 
 pub use kubeconfig::{Kubeconfig, write_kubeconfig};
+pub use token_key::TokenKey;
 
 /// Life of the authority's own certificate.
 const AUTHORITY_YEARS: i16 = 10;
@@ -156,6 +158,14 @@ impl Authority {
     /// The authority's certificate in PEM form.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate
+    }
+
+    /// The key that tokens of service accounts are signed with; made when there is none.
+    ///
+    /// # Errors
+    /// See [`AuthorityError`].
+    pub fn token_key(&self) -> Result<TokenKey, AuthorityError> {
+        TokenKey::open(&self.directory)
     }
 
     /// The server's certificate for `names` (DNS names and IP addresses), kept as `apiserver`; made anew when it lacks a name

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use store::{Purpose, WriteError};
 
 use crate::kinds::Kind;
-use crate::namespaces;
 use crate::object::{self, encode, list, set_metadata, text};
 use crate::render::Shown;
 use crate::rights::{self, Change};
@@ -15,6 +14,7 @@ use crate::status::ApiError;
 use crate::strategy::{DefaultPropagation, Hooks};
 use crate::timestamps::{second_text, seconds_after};
 use crate::writing::{Write, released};
+use crate::{namespaces, tokens};
 
 mod options;
 
@@ -178,6 +178,9 @@ pub(crate) async fn delete_object(
                     namespaces::spawn_drain(write.server, name);
                 }
                 if matches!(deleted, Deleted::Removed(_)) {
+                    if kind.group().is_empty() && kind.plural() == "serviceaccounts" {
+                        tokens::remove_secrets(write, &old).await;
+                    }
                     namespaces::restore(write, name).await;
                 }
                 return Ok(deleted);

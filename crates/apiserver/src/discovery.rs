@@ -252,7 +252,16 @@ fn paths(server: &Server) -> Value {
         paths.push(format!("/apis/{group}"));
         paths.extend(versions.into_iter().map(|version| format!("/apis/{group}/{version}")));
     }
-    for own in ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"] {
+    for own in [
+        "/.well-known/openid-configuration",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openid/v1/jwks",
+        "/readyz",
+        "/version",
+    ] {
         paths.push(own.to_owned());
     }
     json!({"paths": paths})

@@ -6,10 +6,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt;
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::{HOST, ORIGIN};
 use http::{Method, Request};
 use hyper::body::Incoming;
 
+use crate::authenticate::authenticated;
 use crate::authorize::{self, Attributes};
 use crate::identity::Identity;
 use crate::kinds::Kind;
@@ -22,7 +23,7 @@ use crate::responses::{Answer, failure};
 use crate::server::Server;
 use crate::status::ApiError;
 use crate::writing::Write;
-use crate::{discovery, health, impersonation, openapi, rbac, subresources, verbs};
+use crate::{discovery, health, impersonation, openapi, openid, rbac, subresources, verbs};
 
 /// How a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +113,7 @@ async fn admit(
     }
     let target = parse_path(request.uri().path()).map_err(|_| ApiError::NoSuchPath)?;
     let query = Query::parse(request.uri().query().unwrap_or_default());
-    if identity.is_anonymous() && request.headers().contains_key(AUTHORIZATION) {
-        return Err(ApiError::Unauthorized);
-    }
+    let identity = authenticated(&server, identity, request.headers())?;
     let identity = match impersonation::impersonated(&server, &identity, request.headers())? {
         Some(other) => Arc::new(other),
         None => identity,
@@ -144,6 +143,7 @@ fn answer_path(
     health::answer(server, path, query)
         .or_else(|| discovery::answer(server, path, request.headers()))
         .or_else(|| openapi::answer(server, path, query, request.headers()))
+        .or_else(|| openid::answer(server, path))
         .ok_or(ApiError::NoSuchPath)
 }
 

@@ -66,6 +66,11 @@ impl Identity {
         Identity::new(ANONYMOUS, vec![UNAUTHENTICATED.to_owned()])
     }
 
+    /// A service account.
+    pub(crate) fn service_account(namespace: &str, name: &str, uid: &str) -> Identity {
+        Identity::new(service_account_user(namespace, name), service_account_groups(namespace)).with_uid(uid)
+    }
+
     /// Whom a client certificate names: the common name is the user, each organisation a group. `None` when it names nobody.
     pub(crate) fn from_certificate(der: &[u8]) -> Option<Identity> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;

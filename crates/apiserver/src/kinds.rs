@@ -235,6 +235,7 @@ const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("batch", "v1", "jobs", &job::Jobs),
     ("coordination.k8s.io", "v1", "leases", &lease::Leases),
     ("authentication.k8s.io", "v1", "selfsubjectreviews", &Reviews(Review::SelfSubject)),
+    ("authentication.k8s.io", "v1", "tokenreviews", &Reviews(Review::Token)),
     ("authorization.k8s.io", "v1", "localsubjectaccessreviews", &Reviews(Review::LocalSubjectAccess)),
     ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", &Reviews(Review::SelfSubjectAccess)),
     ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", &Reviews(Review::SelfSubjectRules)),

@@ -5,7 +5,8 @@
 //! generic path; what is stored is what clients read, so that a get copies nothing.
 //!
 //! Who speaks is a property of the connection: the client certificate of a TLS connection, or the [`Identity`] that an in-memory
-//! connection was opened with. Headers never say it.
+//! connection was opened with. On a connection of nobody, a request may prove it with a bearer token; whoever may impersonate may
+//! count as somebody else.
 //!
 //! Tasks:
 //!
@@ -20,6 +21,7 @@
 //!
 //! Errors: every failure of a request is one variant of one enum and becomes a `Status` in one place, `status.rs`.
 
+mod authenticate;
 pub mod authority;
 mod authorize;
 mod body;
@@ -48,6 +50,7 @@ mod node_rules;
 mod notation;
 mod object;
 mod openapi;
+mod openid;
 mod pagination;
 mod patching;
 mod query;
@@ -68,6 +71,7 @@ mod table;
 mod templates;
 mod timestamps;
 mod tls;
+mod tokens;
 mod verbs;
 mod watch_stream;
 mod workshop;
@@ -81,3 +85,4 @@ pub use node::{NoNodes, NodeConnection, NodeConnector, NodeIo};
 pub use server::{ApiServer, ApiServerConfig, StartError};
 pub use service_addresses::{ServiceRange, ServiceRangeError};
 pub use tls::{TlsError, server_tls};
+pub use tokens::{FixedTokens, FixedTokensError};

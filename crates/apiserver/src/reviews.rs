@@ -14,6 +14,7 @@ use crate::render::{self, Shown};
 use crate::request::Verb;
 use crate::responses::{Answer, add_warnings};
 use crate::status::ApiError;
+use crate::tokens;
 
 /// Which question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) enum Review {
     SelfSubjectRules,
     /// Who am I?
     SelfSubject,
+    /// Whom does a token name?
+    Token,
 }
 
 /// Answers a question.
@@ -55,6 +58,7 @@ pub(crate) async fn run(mut call: Call, review: Review) -> Result<Answer, ApiErr
             access(&call, &subject(&object), &object)?
         }
         Review::SelfSubjectRules => rules(&call, &object)?,
+        Review::Token => token(&call, &object)?,
         Review::SelfSubject => json!({"userInfo": call.identity.user_info()}),
     };
     let shown = Shown::Tree(object);
@@ -124,6 +128,27 @@ fn access(call: &Call, identity: &Identity, review: &Value) -> Result<Value, Api
         status["evaluationError"] = json!(decision.reason.trim_start_matches("RBAC: "));
     }
     Ok(status)
+}
+
+/// Whom the token of a review names.
+fn token(call: &Call, review: &Value) -> Result<Value, ApiError> {
+    let token = text(review, &["spec", "token"]);
+    if token.is_empty() {
+        return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
+    }
+    let told = list(review, &["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
+    let mut audiences: Vec<String> = told.collect();
+    if audiences.is_empty() {
+        audiences.push(tokens::ISSUER.to_owned());
+    }
+    Ok(match tokens::prove(&call.server, token, &audiences) {
+        Ok(proven) => json!({
+            "authenticated": true,
+            "user": proven.identity.user_info(),
+            "audiences": proven.audiences,
+        }),
+        Err(error) => json!({"user": {}, "error": error.to_string()}),
+    })
 }
 
 fn rules(call: &Call, review: &Value) -> Result<Value, ApiError> {

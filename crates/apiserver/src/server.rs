@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::authority::{AuthorityError, TokenKey};
 use crate::gatekeeper::InFlight;
 use crate::identity::Identity;
 use crate::in_memory::InMemoryConnector;
@@ -24,6 +25,7 @@ use crate::quotas::Quotas;
 use crate::rbac::{self, RoleKeeper};
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
 use crate::status::ApiError;
+use crate::tokens::{FixedTokens, Tokens};
 use crate::workshop::Workshop;
 use crate::{derived_status, expiry, garbage, listener, namespaces};
 
@@ -44,6 +46,10 @@ pub struct ApiServerConfig {
     pub origins: Vec<String>,
     /// The authority's certificate in PEM form, for the ConfigMap `kube-root-ca.crt`.
     pub authority_pem: Option<String>,
+    /// What tokens of service accounts are signed with; without one, a key that ends with the server.
+    pub token_key: Option<Arc<TokenKey>>,
+    /// Tokens that are good besides.
+    pub fixed_tokens: FixedTokens,
     /// Limits.
     pub limits: Limits,
 }
@@ -57,6 +63,9 @@ pub enum StartError {
     /// A metric that cannot be counted.
     #[error("a metric cannot be counted: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// No key for tokens can be made.
+    #[error(transparent)]
+    TokenKey(#[from] AuthorityError),
     /// What every cluster has cannot be created.
     #[error("cannot create {what}: {reason}")]
     Bootstrap {
@@ -87,6 +96,7 @@ pub(crate) struct Server {
     pub(crate) in_flight: InFlight,
     pub(crate) metrics: Metrics,
     pub(crate) roles: RoleKeeper,
+    pub(crate) tokens: Tokens,
     /// Where templates are checked and processed.
     pub(crate) workshop: Workshop,
     closing: CancellationToken,
@@ -130,6 +140,10 @@ impl ApiServer {
         nodes: Arc<dyn NodeConnector>,
     ) -> Result<ApiServer, StartError> {
         let closing = CancellationToken::new();
+        let token_key = match &config.token_key {
+            Some(key) => key.clone(),
+            None => Arc::new(TokenKey::passing()?),
+        };
         let server = Arc::new(Server {
             kinds: KindTable::builtin()?,
             openapi: Hashes::default(),
@@ -139,6 +153,7 @@ impl ApiServer {
             in_flight: InFlight::default(),
             metrics: Metrics::new(&config.gates)?,
             roles: RoleKeeper::new(&store),
+            tokens: Tokens::new(token_key, config.fixed_tokens.clone()),
             workshop: Workshop::new(config.limits.templates_at_once),
             closing: closing.clone(),
             store,

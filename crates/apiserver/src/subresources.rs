@@ -10,6 +10,7 @@ mod node_request;
 mod relay;
 mod scale;
 mod status;
+mod token;
 
 use crate::gatekeeper::Call;
 use crate::query::Query;
@@ -40,6 +41,7 @@ pub(crate) async fn dispatch(call: Call, subresource: &str, rest: &str) -> Resul
         "log" => log::run(call).await,
         "scale" => scale::run(call).await,
         "environment" => environment::run(call).await,
+        "token" => token::run(call).await,
         "processed" => templates::process_stored(call).await,
         "exec" | "attach" | "portforward" => relay::run(call, subresource).await,
         _ => Err(ApiError::NoSuchPath),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use api::FeatureGates;
 use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
-use apiserver::{ApiServer, ApiServerConfig, Identity, NodeConnector, ServiceRange};
+use apiserver::{ApiServer, ApiServerConfig, FixedTokens, Identity, NodeConnector, ServiceRange};
 use network::Network;
 use store::Store;
 use tokio::net::{TcpListener, TcpSocket};
@@ -28,6 +28,9 @@ pub(crate) struct ServerOptions {
     /// Who may mount the volume of an env file.
     #[arg(long, value_enum, default_value_t = EnvFileMounts::Warn, value_name = "RULE")]
     pub(crate) env_file_mounts: EnvFileMounts,
+    /// File of tokens that are good for the API: lines of TOKEN,USER,UID[,"GROUP,GROUP"].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_auth_file: Option<PathBuf>,
 }
 
 /// Who may mount the volume of an env file.
@@ -131,6 +134,14 @@ impl ControlPlane {
         if let Some(replaced) = authority.replaced() {
             damage::authority_replaced(&pki, replaced).warn();
         }
+        let token_key = authority.token_key().map_err(|error| failed(&error))?;
+        if !token_key.replaced().is_empty() {
+            damage::token_key_replaced(&pki, token_key.replaced()).warn();
+        }
+        let fixed_tokens = match &config.options.token_auth_file {
+            Some(path) => FixedTokens::read(path).map_err(|error| Failure::new(INPUT, &error))?,
+            None => FixedTokens::default(),
+        };
         let service = ServiceRange::default().kubernetes();
         let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         names.extend(apiserver::SERVICE_NAMES.map(str::to_owned));
@@ -144,6 +155,8 @@ impl ControlPlane {
             },
             advertise: config.listening.as_ref().map(|listening| listening.address),
             hosts: config.names.clone(),
+            token_key: Some(Arc::new(token_key)),
+            fixed_tokens,
             authority_pem: Some(authority.certificate_pem().to_owned()),
             ..ApiServerConfig::default()
         };

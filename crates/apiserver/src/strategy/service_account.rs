@@ -9,6 +9,10 @@ use crate::table::{age_cell, name_cell};
 pub(crate) struct ServiceAccounts;
 
 impl Strategy for ServiceAccounts {
+    fn subresources(&self) -> &'static [&'static str] {
+        &["token"]
+    }
+
     fn returns_deleted(&self) -> bool {
         true
     }

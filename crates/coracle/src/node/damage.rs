@@ -1,7 +1,7 @@
 //! What a node says on the terminal about state that was damaged when it started: what was damaged, what was done, where the
 //! old files are kept and what is left to do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use apiserver::authority::{Replaced, ReplacedReason};
 
@@ -33,4 +33,18 @@ pub(crate) fn database_replaced(quarantine: &store::Quarantine) -> Failure {
     Failure::text(CANNOT_START, format!("the database was damaged: a new one was made; {objects}"))
         .detail(format!("the old file is kept as {}", quarantine.moved_to.display()))
         .hint("create what is missing again")
+}
+
+/// The key of service account tokens was damaged: the tokens that it signed prove nothing any more.
+pub(crate) fn token_key_replaced(directory: &Path, kept: &[PathBuf]) -> Failure {
+    let mut failure = Failure::text(
+        CANNOT_START,
+        "the key of service account tokens was damaged: a new one was made".to_owned(),
+    )
+    .place(directory.display().to_string())
+    .hint("pods get new tokens by themselves; Secrets with tokens have to be made again");
+    for path in kept {
+        failure = failure.detail(format!("the old file is kept as {}", path.display()));
+    }
+    failure
 }
