@@ -3,11 +3,13 @@
 //! The table is made from `facts/` by `cargo run -p xtask` and checked in as `table.bin`; it is read in place, so
 //! that using it costs no start-up time. Walkers: [`decode`] (strict decoding in upstream's words, with the zero
 //! values that Go prints), [`inspect`] (the same for a manifest's author: everything at once, with places and
-//! suggestions), [`convert_unstructured`] (the same for trees that come out of a patch),
-//! [`strategic_merge`], [`protobuf`] in both directions, and [`openapi`]. No walker has code for a kind.
+//! suggestions), [`convert_unstructured`] (the same for trees that come out of a patch), [`strategic_merge`],
+//! [`protobuf`] in both directions, [`openapi`], and [`apply`] (server-side apply, and who manages which field). No
+//! walker has code for a kind.
 //!
 //! Pure: no IO, no clock, no logging.
 
+pub mod apply;
 mod decode;
 mod goduration;
 mod gotext;
