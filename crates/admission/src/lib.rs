@@ -54,7 +54,7 @@ pub use priority_class::SYSTEM_CLASSES;
 pub use request::{
     AdmissionRequest, EnvFileMounts, NeededSources, SourceLookup, SourceObjects, Warning, default_pod_spec,
     needed_sources, prepare_create, prepare_ephemeral_containers_update, prepare_status_update,
-    prepare_update,
+    prepare_update, with_defaults,
 };
 pub use resource_quota::{
     add_usage, count_name, quota_limits, quota_names, quota_selects, quota_usage, unspecified,

@@ -108,6 +108,25 @@ pub fn needed_sources(resource: &Resource, object: &Value) -> NeededSources {
     }
 }
 
+/// The object with its defaults, as a decoder of upstream's hands it on; nothing else is done to it.
+#[must_use]
+pub fn with_defaults<'o>(resource: &Resource, object: &'o Value) -> Cow<'o, Value> {
+    // What is written most has none.
+    let has_none = matches!(
+        (resource.group, resource.kind),
+        ("", "ConfigMap" | "Event" | "ServiceAccount") | ("coordination.k8s.io", "Lease")
+    );
+    if has_none {
+        return Cow::Borrowed(object);
+    }
+    let mut defaulted = object.clone();
+    if is_core(resource, "Secret") {
+        secret::merge_text(&mut defaulted);
+    }
+    defaults::apply(resource, &mut defaulted);
+    Cow::Owned(defaulted)
+}
+
 /// Defaults and validates a new object, in place. Call it after name, namespace and `metadata.uid` are set (Job
 /// writes the uid into labels) and before cluster addresses and node ports are allocated.
 ///

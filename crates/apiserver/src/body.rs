@@ -12,6 +12,7 @@ use schema::{DecodeError, Decoded, FieldValidation, Type};
 use serde_json::Value;
 use store::Object;
 
+use crate::field_manager;
 use crate::gatekeeper::Call;
 use crate::kinds::Kind;
 use crate::media::{content_type, media_types, media_types_without_protobuf};
@@ -139,6 +140,9 @@ pub(crate) fn field_validation(query: &Query) -> Result<FieldValidation, ApiErro
 pub(crate) fn decode(kind: &Kind, content: &Content, query: &Query) -> Result<Decoded, ApiError> {
     let mut decoded = decode_as(kind, kind.kind(), kind.ty(), content, query)?;
     set_type(kind, &mut decoded.value);
+    if field_manager::may_reset(&content.bytes) {
+        field_manager::keep_reset(&tree(content)?, &mut decoded.value);
+    }
     Ok(decoded)
 }
 

@@ -7,6 +7,7 @@ use schema::is_printable;
 use serde_json::Value;
 
 use crate::gatekeeper::Call;
+use crate::object::set_metadata;
 use crate::request::Verb;
 use crate::status::ApiError;
 
@@ -69,6 +70,24 @@ pub(crate) fn problems(field: &str, name: &str) -> Vec<FieldError> {
     problems
 }
 
+/// Whether a body may hold the empty list that asks to forget all managers; never wrong when it says no.
+pub(crate) fn may_reset(body: &[u8]) -> bool {
+    const KEY: &[u8] = b"managedFields";
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'\'' | b':');
+    memchr::memmem::find_iter(body, KEY).any(|at| {
+        let mut rest = body[at + KEY.len()..].iter().skip_while(|byte| blank(byte));
+        rest.next() == Some(&b'[') && rest.find(|byte| !blank(byte)) == Some(&b']')
+    })
+}
+
+/// Puts the empty list back that decoding leaves out as it leaves out every empty list: here it means something.
+pub(crate) fn keep_reset(told: &Value, object: &mut Value) {
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    if told.pointer("/metadata/managedFields").is_some_and(is_empty) {
+        set_metadata(object, "managedFields", Some(Value::Array(Vec::new())));
+    }
+}
+
 /// What stands before the first slash, without what cannot be printed, as far as there is room; `unknown` when that
 /// is nothing.
 fn of_user_agent(headers: &HeaderMap) -> String {
@@ -91,7 +110,7 @@ mod tests {
     use http::HeaderMap;
     use http::header::USER_AGENT;
 
-    use super::{LONGEST, of_user_agent, problems};
+    use super::{LONGEST, may_reset, of_user_agent, problems};
 
     fn agent(text: &[u8]) -> String {
         let mut headers = HeaderMap::new();
@@ -107,6 +126,28 @@ mod tests {
         assert_eq!(agent(b"a\tb/1"), "ab");
         assert_eq!(agent("\u{e9}".repeat(200).as_bytes()).len(), LONGEST);
         assert_eq!(of_user_agent(&HeaderMap::new()), "unknown");
+    }
+
+    #[test]
+    fn an_empty_list_of_managers_is_seen_however_it_is_written() {
+        let found = [
+            r#"{"metadata":{"managedFields":[]}}"#,
+            "{\"metadata\":{\"managedFields\" :\n [ ] }}",
+            "metadata:\n  managedFields: []\n",
+            r#"{"a":"managedFields","metadata":{"managedFields":[]}}"#,
+        ];
+        let absent = [
+            r#"{"metadata":{"managedFields":[{}]}}"#,
+            r#"{"metadata":{}}"#,
+            "managedFields",
+            "managedFields: [",
+        ];
+        for text in found {
+            assert!(may_reset(text.as_bytes()), "{text}");
+        }
+        for text in absent {
+            assert!(!may_reset(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]

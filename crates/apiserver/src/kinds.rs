@@ -97,6 +97,11 @@ impl Kind {
         schema::protobuf::has_form(self.ty)
     }
 
+    /// The type of its objects in the store.
+    pub(crate) fn stored_ty(&self) -> Type {
+        self.stored_ty
+    }
+
     /// Whether this is a second path to objects that are another kind's.
     pub(crate) fn is_alias(&self) -> bool {
         self.resource.group != self.stored.group

@@ -21,6 +21,7 @@
 //!
 //! Errors: every failure of a request is one variant of one enum and becomes a `Status` in one place, `status.rs`.
 
+mod applying;
 mod authenticate;
 pub mod authority;
 mod authorize;

@@ -4,7 +4,9 @@ use json_patch::PatchOperation;
 use schema::FieldValidation;
 use serde_json::Value;
 
+use crate::applying::APPLY_PATCH;
 use crate::body::{Content, set_type};
+use crate::field_manager;
 use crate::kinds::Kind;
 use crate::limits::Limits;
 use crate::status::ApiError;
@@ -57,11 +59,8 @@ impl Patch {
             }
             Some(MERGE_PATCH) => object().map(Patch::Merge),
             Some(STRATEGIC_PATCH) => object().map(Patch::Strategic),
-            Some("application/apply-patch+yaml" | "application/apply-patch+cbor") => Err(ApiError::UnsupportedContent {
-                message: "server-side apply is not served yet; use client-side apply (kubectl apply without --server-side)".to_owned(),
-            }),
             _ => Err(ApiError::UnsupportedMediaType {
-                accepted: [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH].map(str::to_owned).to_vec(),
+                accepted: [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH].map(str::to_owned).to_vec(),
             }),
         }
     }
@@ -112,6 +111,7 @@ pub(crate) fn apply(
         })?;
     let mut object = decoded.value;
     set_type(kind, &mut object);
+    field_manager::keep_reset(&patched, &mut object);
     // Only a version that the patch itself names is a demand.
     let keeps_version = match patch {
         Patch::Json(_) => {

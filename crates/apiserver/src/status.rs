@@ -2,6 +2,7 @@
 
 use admission::{Cause, FieldErrors};
 use http::StatusCode;
+use schema::apply::{Conflict, Conflicts};
 use serde_json::{Map, Value, json};
 use store::{ReadError, WriteError};
 
@@ -18,6 +19,10 @@ pub(crate) enum ApiError {
     AlreadyExists { group: String, resource: String, name: String },
     #[error("Operation cannot be fulfilled on {} \"{name}\": {detail}", qualified(resource, group))]
     Conflict { group: String, resource: String, name: String, detail: String },
+    #[error("{conflicts}")]
+    ApplyConflict { conflicts: Conflicts },
+    #[error("{message}")]
+    Unexplained { message: String },
     #[error("{} \"{name}\" is invalid: {errors}", qualified(kind, group))]
     Invalid { group: String, kind: String, name: String, errors: FieldErrors },
     #[error("{message}")]
@@ -45,8 +50,6 @@ pub(crate) enum ApiError {
     NotAcceptable { accepted: Vec<String> },
     #[error("the body of the request was in an unknown format - accepted media types include: {}", accepted.join(", "))]
     UnsupportedMediaType { accepted: Vec<String> },
-    #[error("{message}")]
-    UnsupportedContent { message: String },
     #[error("Request entity too large: limit is {limit}")]
     TooLarge { limit: usize },
     #[error("the processed template would have {size} bytes, and the limit is {limit}")]
@@ -187,7 +190,9 @@ impl ApiError {
     pub(crate) fn code(&self) -> StatusCode {
         match self {
             ApiError::NotFound { .. } | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
-            ApiError::AlreadyExists { .. } | ApiError::Conflict { .. } => StatusCode::CONFLICT,
+            ApiError::AlreadyExists { .. } | ApiError::Conflict { .. } | ApiError::ApplyConflict { .. } => {
+                StatusCode::CONFLICT
+            }
             ApiError::Invalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             ApiError::BadRequest { .. } => StatusCode::BAD_REQUEST,
             ApiError::Forbidden { .. }
@@ -197,9 +202,7 @@ impl ApiError {
             ApiError::Unauthorized => StatusCode::UNAUTHORIZED,
             ApiError::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::NotAcceptable { .. } => StatusCode::NOT_ACCEPTABLE,
-            ApiError::UnsupportedMediaType { .. } | ApiError::UnsupportedContent { .. } => {
-                StatusCode::UNSUPPORTED_MEDIA_TYPE
-            }
+            ApiError::UnsupportedMediaType { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ApiError::TooLarge { .. } | ApiError::ResultTooLarge { .. } | ApiError::PatchTooLarge { .. } => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
@@ -214,7 +217,9 @@ impl ApiError {
             ApiError::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
             ApiError::NodeUnreachable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::NodeAnswered { code, .. } => *code,
-            ApiError::Internal { .. } | ApiError::SeveralBudgets => StatusCode::INTERNAL_SERVER_ERROR,
+            ApiError::Internal { .. } | ApiError::SeveralBudgets | ApiError::Unexplained { .. } => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         }
     }
 
@@ -222,7 +227,9 @@ impl ApiError {
         match self {
             ApiError::NotFound { .. } | ApiError::NoSuchPath => "NotFound",
             ApiError::AlreadyExists { .. } => "AlreadyExists",
-            ApiError::Conflict { .. } => "Conflict",
+            ApiError::Conflict { .. } | ApiError::ApplyConflict { .. } => "Conflict",
+            // Upstream has no reason for what it did not foresee.
+            ApiError::Unexplained { .. } => "",
             ApiError::Invalid { .. } => "Invalid",
             ApiError::BadRequest { .. } | ApiError::Misdirected { .. } => "BadRequest",
             ApiError::Forbidden { .. }
@@ -232,9 +239,7 @@ impl ApiError {
             ApiError::Unauthorized => "Unauthorized",
             ApiError::MethodNotAllowed => "MethodNotAllowed",
             ApiError::NotAcceptable { .. } => "NotAcceptable",
-            ApiError::UnsupportedMediaType { .. } | ApiError::UnsupportedContent { .. } => {
-                "UnsupportedMediaType"
-            }
+            ApiError::UnsupportedMediaType { .. } => "UnsupportedMediaType",
             ApiError::TooLarge { .. } | ApiError::ResultTooLarge { .. } | ApiError::PatchTooLarge { .. } => {
                 "RequestEntityTooLarge"
             }
@@ -270,8 +275,10 @@ impl ApiError {
             "metadata": metadata,
             "status": "Failure",
             "message": self.to_string(),
-            "reason": self.reason(),
         });
+        if !self.reason().is_empty() {
+            status["reason"] = json!(self.reason());
+        }
         if let Some(details) = self.details() {
             status["details"] = details;
         }
@@ -328,16 +335,26 @@ impl ApiError {
                 details.insert("causes".to_owned(), Value::Array(vec![cause]));
             }
             ApiError::NoSuchPath | ApiError::PathForbidden { .. } | ApiError::TooManyRequests { .. } => {}
+            ApiError::ApplyConflict { conflicts } => {
+                let cause = |conflict: &Conflict| {
+                    json!({
+                        "reason": "FieldManagerConflict",
+                        "message": format!("conflict with {}", conflict.manager),
+                        "field": conflict.path,
+                    })
+                };
+                details.insert("causes".to_owned(), conflicts.0.iter().map(cause).collect());
+            }
             ApiError::Internal { message } => {
                 details.insert("causes".to_owned(), json!([{"message": message}]));
             }
             ApiError::BadRequest { .. }
             | ApiError::SeveralBudgets
+            | ApiError::Unexplained { .. }
             | ApiError::Unauthorized
             | ApiError::MethodNotAllowed
             | ApiError::NotAcceptable { .. }
             | ApiError::UnsupportedMediaType { .. }
-            | ApiError::UnsupportedContent { .. }
             | ApiError::TooLarge { .. }
             | ApiError::ResultTooLarge { .. }
             | ApiError::PatchTooLarge { .. }

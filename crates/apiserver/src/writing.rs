@@ -1,16 +1,18 @@
 //! Create and update, for every kind: what only the server says, admission, and the write itself.
 
 mod admit;
+pub(crate) mod fields;
 
 use std::sync::Arc;
 
 use manifest::Node;
+use schema::apply::{ManagedFields, same_but_times};
 use serde_json::{Value, json};
 use store::{Draft, Key, Purpose, WriteError};
 
 use crate::identity::Identity;
 use crate::kinds::Kind;
-use crate::object::{self, encode_in_order, list, same_content, set_metadata, text};
+use crate::object::{self, list, same_content, set_metadata, text};
 use crate::render::Shown;
 use crate::rights::{self, Change};
 use crate::server::Server;
@@ -19,7 +21,7 @@ use crate::status::ApiError;
 use crate::strategy::Hooks;
 use crate::{body, namespaces, timestamps};
 
-use admit::{admission_request, check_size, warning_texts};
+use admit::{admission_request, warning_texts};
 
 /// How often an update is tried again after somebody else was quicker.
 const ATTEMPTS: usize = 16;
@@ -37,7 +39,6 @@ pub(crate) struct Write<'w> {
     pub(crate) namespace: &'w str,
     pub(crate) identity: &'w Identity,
     /// Who is noted as the manager of the fields that the write sets.
-    #[expect(dead_code, reason = "read where fields are tracked, which follows")]
     pub(crate) manager: &'w str,
     pub(crate) dry_run: bool,
     /// The object as the client wrote it, for kinds that keep the order of keys.
@@ -69,6 +70,15 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// The subresource that stands beside a manager's name.
+    pub(crate) fn subresource(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+            Self::EphemeralContainers => "ephemeralcontainers",
+        }
+    }
+
     /// Whether a change of it is a new generation of the spec.
     fn is_of_spec(self) -> bool {
         match self {
@@ -77,6 +87,9 @@ impl Part {
         }
     }
 }
+
+/// What of an object's fields a writer says itself; `None`: what differs is the writer's.
+pub(crate) type Noted = Option<ManagedFields>;
 
 /// What an object shall become.
 #[derive(Clone, Debug)]
@@ -88,7 +101,16 @@ pub(crate) struct Candidate {
 }
 
 /// Creates a decoded object.
-pub(crate) async fn create_object(write: &Write<'_>, mut value: Value) -> Result<Written, ApiError> {
+pub(crate) async fn create_object(write: &Write<'_>, value: Value) -> Result<Written, ApiError> {
+    create_noted(write, value, None).await
+}
+
+/// Creates a decoded object whose fields may have been noted already.
+pub(crate) async fn create_noted(
+    write: &Write<'_>,
+    mut value: Value,
+    noted: Noted,
+) -> Result<Written, ApiError> {
     let kind = write.kind;
     place_in_namespace(write, &mut value)?;
     if !text(&value, &["metadata", "resourceVersion"]).is_empty() {
@@ -121,16 +143,18 @@ pub(crate) async fn create_object(write: &Write<'_>, mut value: Value) -> Result
         if generates {
             set_metadata(&mut candidate, "name", Some(json!(generated_name(&prefix))));
         }
-        match create_named(write, candidate).await {
+        match create_named(write, candidate, noted.clone()).await {
             Err(ApiError::AlreadyExists { .. }) if generates && attempt < NAME_ATTEMPTS => {}
             outcome => return outcome,
         }
     }
 }
 
-async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, ApiError> {
+async fn create_named(write: &Write<'_>, mut value: Value, noted: Noted) -> Result<Written, ApiError> {
     let kind = write.kind;
     kind.adopt(&mut value);
+    let may_forget = noted.is_none();
+    let managed = noted.unwrap_or_else(|| fields::of_creation(write, &value));
     kind.strategy().prepare_create(&mut value);
     kind.strategy().admit(write, &mut value)?;
     let request = admission_request(write, &value)?;
@@ -145,9 +169,11 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
     kind.strategy().check(write, None, &value)?;
     rights::check(write, Change::Create(&value))?;
     let allocation = allocate(write, &mut value, None)?;
+    set_metadata(&mut value, "managedFields", managed.into_value());
+    let draft = fields::encode_within(write, &mut value, write.order, may_forget)?;
     let name = object::name(&value).to_owned();
     let room = write.server.quotas.hold(write, None, &value)?;
-    let shown = store_new(write, &value, &name).await?;
+    let shown = store_new(write, &value, draft, &name).await?;
     drop(room);
     if !write.dry_run
         && let Some(allocation) = allocation
@@ -166,10 +192,8 @@ async fn create_named(write: &Write<'_>, mut value: Value) -> Result<Written, Ap
     Ok(Written { shown, warnings: warning_texts(warnings) })
 }
 
-async fn store_new(write: &Write<'_>, value: &Value, name: &str) -> Result<Shown, ApiError> {
+async fn store_new(write: &Write<'_>, value: &Value, draft: Draft, name: &str) -> Result<Shown, ApiError> {
     let kind = write.kind;
-    let draft = encode_in_order(value, write.order);
-    check_size(write, draft.len())?;
     if write.dry_run {
         if write.server.store.get(&write.key(name)).is_some() {
             return Err(ApiError::AlreadyExists {
@@ -230,28 +254,46 @@ pub(crate) async fn update_object(
     part: Part,
     make: impl Fn(&Value) -> Result<Candidate, ApiError>,
 ) -> Result<Written, ApiError> {
+    update_noted(write, name, part, |live| make(live).map(|candidate| (candidate, None))).await
+}
+
+/// [`update_object`] with what `make` says of the fields.
+pub(crate) async fn update_noted(
+    write: &Write<'_>,
+    name: &str,
+    part: Part,
+    make: impl Fn(&Value) -> Result<(Candidate, Noted), ApiError>,
+) -> Result<Written, ApiError> {
     let kind = write.kind;
     for _ in 0..ATTEMPTS {
         let current =
             write.server.store.get(&write.key(name)).ok_or_else(|| ApiError::not_found(kind, name))?;
-        let old = object::tree(&current);
-        let candidate = if kind.is_alias() { make(&kind.shown(old.clone())) } else { make(&old) }?;
+        let mut old = object::tree(&current);
+        let (mut candidate, noted) =
+            if kind.is_alias() { make(&kind.shown(old.clone())) } else { make(&old) }?;
         let demanded = demanded_revision(write, &candidate, name)?;
         if demanded.is_some_and(|revision| revision != current.revision()) {
             return Err(ApiError::stale(kind, name));
         }
-        let Replacement { new, warnings, allocation } =
+        kind.adopt(&mut candidate.object);
+        let live = fields::take(&mut old);
+        let may_forget = noted.is_none();
+        let managed = match noted {
+            Some(managed) => managed.into_value(),
+            None => fields::of_update(write, part, &old, live.as_ref(), &mut candidate.object)?,
+        };
+        let Replacement { mut new, warnings, allocation } =
             prepare_replacement(write, &old, candidate, part, name)?;
-        if same_content(&old, &new) {
+        if same_content(&old, &new) && same_but_times(live.as_ref(), managed.as_ref()) {
             return Ok(Written { shown: Shown::Stored(current), warnings });
         }
         let stored = if write.order.is_none() { body::stored_order(kind, &current) } else { None };
-        let draft = encode_in_order(&new, write.order.or(stored.as_ref()));
-        check_size(write, draft.len())?;
         let room = match part {
             Part::Main => write.server.quotas.hold(write, Some(&old), &new)?,
             Part::Status | Part::EphemeralContainers => None,
         };
+        set_metadata(&mut new, "managedFields", managed);
+        let draft = fields::encode_within(write, &mut new, write.order.or(stored.as_ref()), may_forget)?;
         let stored = store_update(write, &old, &new, draft, current.revision(), name).await;
         drop(room);
         match stored {
@@ -288,7 +330,6 @@ fn prepare_replacement<'w>(
 ) -> Result<Replacement<'w>, ApiError> {
     let kind = write.kind;
     let Candidate { object: mut new, mut warnings, .. } = candidate;
-    kind.adopt(&mut new);
     keep_identity(write, old, &mut new, name)?;
     let request = admission_request(write, &new)?;
     let told = match part {

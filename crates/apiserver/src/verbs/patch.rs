@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 
+use crate::applying::{self, apply_part, is_apply};
 use crate::gatekeeper::Call;
 use crate::media::object_format;
 use crate::patching::{Patch, apply};
@@ -20,6 +21,12 @@ pub(crate) async fn patch_part(mut call: Call, part: Part) -> Result<Answer, Api
     let format = object_format(call.request.headers())?;
     let dry_run = call.dry_run()?;
     let manager = field_manager::named(&call)?;
+    if is_apply(&call) {
+        return apply_part(call, part, format, dry_run, &manager).await;
+    }
+    if call.query.is_true("force") {
+        return Err(field_manager::refused(call.verb, vec![applying::force_forbidden()]));
+    }
     let validation = body::field_validation(&call.query)?;
     let content = body::read(&call.server, &mut call.request).await?;
     let patch = Patch::parse(&content, call.server.limits())?;

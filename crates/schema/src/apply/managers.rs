@@ -211,8 +211,12 @@ impl ManagedFields {
     /// Notes a write that is no apply: what differs from the old version is the manager's now, and nobody else's. No
     /// old version: the object is new.
     pub fn update(&mut self, write: &Write<'_>, old: Option<&Value>, new: &Value) {
+        self.note(write, compare(write.ty, old, new, write.ignored));
+    }
+
+    /// Notes what a write that is no apply changed.
+    pub fn note(&mut self, write: &Write<'_>, change: Comparison) {
         self.drop_strangers(write);
-        let change = compare(write.ty, old, new, write.ignored);
         if change.is_empty() {
             return;
         }
