@@ -269,12 +269,56 @@ async fn mistakes_are_explained_as_kubernetes_explains_them() {
         output.status.success() && said.starts_with("Warning: spec.containers[0].command[0]: $(NOPE)"),
         "{said}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_side_apply_creates_changes_tells_conflicts_and_is_forced() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    let file = |name: &str, value: &str| {
+        let text = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: cfg, labels: {{l: '{value}'}}}}\ndata: {{A: '{value}', B: two}}\n"
+        );
+        kubectl.file(name, &text)
+    };
+    let (one, three) = (file("one.yaml", "1"), file("three.yaml", "3"));
+    let said = kubectl.ok(&["apply", "--server-side", "-f", &one]).await;
+    assert_eq!(said, "configmap/cfg serverside-applied\n");
+    kubectl.ok(&["apply", "--server-side", "-f", &three]).await;
+    assert_eq!(kubectl.ok(&["get", "cm", "cfg", "-o", "jsonpath={.data.A}"]).await, "3");
+    // Somebody else takes a field; the manager is told.
+    kubectl.ok(&["patch", "cm", "cfg", "-p", "{\"data\": {\"A\": \"5\"}}"]).await;
+    let said = kubectl.fails(&["apply", "--server-side", "-f", &one]).await;
     assert!(
-        kubectl
-            .fails(&["apply", "--server-side", "-f", &warned])
-            .await
-            .contains("server-side apply is not served yet")
+        said.contains("Apply failed with 1 conflict: conflict with \"kubectl-patch\" using v1: .data.A"),
+        "{said}"
     );
+    kubectl.ok(&["apply", "--server-side", "--force-conflicts", "-f", &one]).await;
+    assert_eq!(kubectl.ok(&["get", "cm", "cfg", "-o", "jsonpath={.data.A}"]).await, "1");
+    // A second manager shares a field, and what the first one does not say any more goes.
+    kubectl.ok(&["apply", "--server-side", "--field-manager=second", "-f", &one]).await;
+    let less = kubectl.file(
+        "less.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cfg}\ndata: {A: '1', C: three}\n",
+    );
+    kubectl.ok(&["apply", "--server-side", "-f", &less]).await;
+    kubectl.ok(&["apply", "--server-side", "--field-manager=second", "-f", &less]).await;
+    let data = kubectl.ok(&["get", "cm", "cfg", "-o", "jsonpath={.data}{.metadata.labels}"]).await;
+    assert_eq!(data, "{\"A\":\"1\",\"C\":\"three\"}");
+    let shown = kubectl.ok(&["get", "cm", "cfg", "-o", "yaml", "--show-managed-fields"]).await;
+    for text in ["manager: kubectl\n", "manager: second\n", "operation: Apply", "f:C: {}"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    assert!(!kubectl.ok(&["get", "cm", "cfg", "-o", "yaml"]).await.contains("managedFields"));
+    // From client-side apply over to server-side apply.
+    kubectl.ok(&["delete", "cm", "cfg"]).await;
+    kubectl.ok(&["apply", "-f", &one]).await;
+    kubectl.ok(&["apply", "--server-side", "-f", &three]).await;
+    let last = "jsonpath={.metadata.annotations.kubectl\\.kubernetes\\.io/last-applied-configuration}";
+    let said = kubectl.ok(&["get", "cm", "cfg", "-o", last]).await;
+    assert!(said.contains("\"A\":\"3\""), "{said}");
+    kubectl.ok(&["apply", "-f", &one]).await;
+    assert_eq!(kubectl.ok(&["get", "cm", "cfg", "-o", "jsonpath={.data.A}"]).await, "1");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
