@@ -14,6 +14,7 @@ use crate::config::KubeletConfig;
 use crate::downward::Allocatable;
 use crate::events::{self, EventRecorder, EventType};
 use crate::hook_log::RunningHooks;
+use crate::metrics::Metrics;
 use crate::pod_store::PodStore;
 use crate::runtime_calls::{ImageCalls, RuntimeCalls};
 
@@ -34,6 +35,7 @@ pub(crate) struct Agent {
     pub(crate) images: ImageCalls,
     pub(crate) runtime_version: OnceLock<RuntimeVersion>,
     pub(crate) events: EventRecorder,
+    pub(crate) metrics: Metrics,
     pub(crate) store: PodStore,
     pub(crate) tasks: TaskTracker,
     /// Hooks that run, for those who follow their logs.

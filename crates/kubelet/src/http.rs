@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::agent::SharedAgent;
+use crate::metrics;
 use crate::pods::PodsHandle;
 
 /// The body of an answer.
@@ -116,6 +117,7 @@ impl HttpInterface {
         match parts.as_slice() {
             ["healthz"] if get => Ok(text(StatusCode::OK, "ok")),
             ["pods"] if get => Ok(self.list_pods().await),
+            ["metrics"] if get => self.metrics().await,
             ["containerLogs", namespace, pod, container] if get => {
                 logs::answer(self, (namespace, pod, container), request.uri().query()).await
             }
@@ -131,7 +133,7 @@ impl HttpInterface {
                 }
             }
             ["portForward", namespace, pod] => streams::port_forward(self, (namespace, pod), request).await,
-            ["healthz"] | ["pods"] | ["containerLogs", _, _, _] | ["environment", _, _] => {
+            ["healthz"] | ["pods"] | ["metrics"] | ["containerLogs", _, _, _] | ["environment", _, _] => {
                 Err(HttpError::MethodNotAllowed)
             }
             _ => Err(HttpError::NotFound(format!("the node has no path {path}"))),
@@ -142,6 +144,13 @@ impl HttpInterface {
         let pods = self.pods.list().await;
         let items: Vec<&k8s_openapi::api::core::v1::Pod> = pods.iter().map(AsRef::as_ref).collect();
         json(&serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
+    }
+
+    async fn metrics(&self) -> Result<Response<Body>, HttpError> {
+        let pods = self.pods.list().await;
+        let text = self.agent.metrics.render(pods.iter().map(AsRef::as_ref));
+        let text = text.map_err(|error| HttpError::Internal(error.to_string()))?;
+        Ok(answer(StatusCode::OK, metrics::TEXT, full(text)))
     }
 
     async fn find(

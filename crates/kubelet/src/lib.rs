@@ -58,6 +58,7 @@ mod inbox;
 mod labels;
 mod log_files;
 mod log_watch;
+mod metrics;
 mod mounts;
 mod node;
 mod observe;
@@ -104,6 +105,9 @@ use crate::runtime_calls::{ImageCalls, RuntimeCalls};
 /// Why a node agent could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnKubeletError {
+    /// A metric that cannot be counted.
+    #[error("a metric cannot be counted: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// Its directory cannot be made.
     #[error("the node agent's directory {path} cannot be made", path = .path.display())]
     Directory {
@@ -202,10 +206,12 @@ fn spawn(
 ) -> Result<KubeletHandle, SpawnKubeletError> {
     files::create_dirs(&config.root_dir)
         .map_err(|source| SpawnKubeletError::Directory { path: config.root_dir.clone(), source })?;
+    let metrics = metrics::Metrics::new(&config.node_name, &config.feature_gates)?;
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let (recorder, record) = events::event_recorder(client.clone(), "kubelet", config.node_name.clone());
     let agent: SharedAgent = Arc::new(Agent {
+        metrics,
         store: pod_store::PodStore::new(&config.root_dir),
         capacity: node::machine_capacity(&config.root_dir),
         runtime_version: OnceLock::new(),

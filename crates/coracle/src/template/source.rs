@@ -8,7 +8,7 @@ use manifest::Node;
 use super::arguments::SourceArgs;
 use crate::cluster::ClusterArgs;
 use crate::cluster::{Cluster, ClusterError};
-use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::failure::{Failure, INPUT};
 use crate::input::{Input, InputObject};
 
 /// What the words of the command line mean.
@@ -190,9 +190,4 @@ impl From<WordsError> for Failure {
         };
         Failure::new(INPUT, &error).hint(hint)
     }
-}
-
-/// The failure of a command whose runtime could not be started.
-pub(super) fn not_started(error: &std::io::Error) -> Failure {
-    Failure::new(CANNOT_START, error).hint("check the limits of this shell (ulimit -a)")
 }

@@ -15,6 +15,7 @@ use crate::container_config;
 use crate::events::EventType;
 use crate::faults::AtEnd;
 use crate::images::ImageError;
+use crate::metrics::ContainerType;
 use crate::observe::not_found_is_none;
 use crate::sandbox::{SandboxPlan, sandbox_plan};
 use crate::start::{StartContainerError, StartRequest, start_container};
@@ -166,7 +167,9 @@ impl PodWorker {
             runtime_handler: handler.unwrap_or_default(),
         };
         fault::point("sandbox.planned");
-        let answer = self.agent.runtime.run_pod_sandbox(request).await?.into_inner();
+        self.agent.metrics.pod_begun();
+        let answer = self.agent.runtime.run_pod_sandbox(request).await;
+        let answer = answer.inspect_err(|_| self.agent.metrics.pod_failed())?.into_inner();
         fault::point("sandbox.answered");
         self.sandbox = Some(plan.config);
         Ok(answer.pod_sandbox_id)
@@ -227,6 +230,7 @@ impl PodWorker {
             pod_ips: &pod_ips,
         };
         let inbox = self.inbox.clone();
+        self.agent.metrics.container_begun(ContainerType::of(&pod, name));
         match start_container(&self.agent, request, inbox.stop_wanted()).await {
             Ok(record) => {
                 self.memory.note_started(name, record, clock::now());
@@ -273,6 +277,7 @@ impl PodWorker {
         let Some(reason) = error.waiting_reason() else {
             return;
         };
+        self.agent.metrics.container_failed(ContainerType::of(&self.pod, name), reason);
         error.announce(&self.agent, &self.pod, name);
         let now = clock::now();
         match error {
