@@ -23,7 +23,7 @@ use crate::responses::{Answer, failure};
 use crate::server::Server;
 use crate::status::ApiError;
 use crate::writing::Write;
-use crate::{discovery, health, impersonation, openapi, openid, rbac, subresources, verbs};
+use crate::{discovery, health, impersonation, openapi, openid, rbac, subresources, verbs, write_options};
 
 /// How a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +67,7 @@ impl Call {
     }
 
     pub(crate) fn dry_run(&self) -> Result<bool, ApiError> {
-        let mut values = self.query.all("dryRun").filter(|value| !value.is_empty()).peekable();
-        let asked = values.peek().is_some();
-        match values.find(|value| *value != "All") {
-            None => Ok(asked),
-            Some(other) => Err(ApiError::bad_request(format!(
-                "dryRun: Unsupported value: \"{other}\": supported values: \"All\""
-            ))),
-        }
+        write_options::dry_run(self.verb, &self.query)
     }
 }
 

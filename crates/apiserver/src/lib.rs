@@ -76,6 +76,7 @@ mod tokens;
 mod verbs;
 mod watch_stream;
 mod workshop;
+mod write_options;
 mod writing;
 
 pub use gatekeeper::SERVICE_NAMES;

@@ -140,7 +140,8 @@ where
     let outcome: Result<(), hyper::Error> = match protocol {
         Protocol::Http1 => {
             let mut builder = hyper::server::conn::http1::Builder::new();
-            builder.timer(TokioTimer::new()).max_buf_size(limits.header_bytes.max(8192)).pipeline_flush(true);
+            // Not `pipeline_flush`: with it hyper buffers answers without bound for a client that does not read.
+            builder.timer(TokioTimer::new()).max_buf_size(limits.header_bytes.max(8192));
             match door {
                 Door::Network => builder.header_read_timeout(limits.header_time),
                 Door::InMemory => builder.header_read_timeout(None),
@@ -163,7 +164,7 @@ where
                 .max_concurrent_streams(limits.streams)
                 .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
                 .max_pending_accept_reset_streams(50)
-                .max_send_buf_size(256 * 1024)
+                .max_send_buf_size(128 * 1024)
                 .keep_alive_interval(Duration::from_secs(30))
                 .keep_alive_timeout(Duration::from_secs(20));
             let connection = builder.serve_connection(io, service);

@@ -31,7 +31,12 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Token, ApiError> {
-        let bad = || ApiError::bad_request(format!("continue key is not valid: {}", schema::go_quote(text)));
+        let bad = || {
+            ApiError::bad_request(format!(
+                "invalid continue token: continue key is not valid: {}",
+                schema::go_quote(text)
+            ))
+        };
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|_| bad())?;
         let token: Token = serde_json::from_slice(&bytes).map_err(|_| bad())?;
         if token.v == TOKEN_VERSION { Ok(token) } else { Err(bad()) }
@@ -94,7 +99,11 @@ pub(crate) fn read_page(
                 Token { v: TOKEN_VERSION.to_owned(), rv: 0, namespace: token.namespace.clone(), name: token.name.clone() }.encode(),
             ),
         },
-        (_, error) => ApiError::from_read(error),
+        (None, ReadError::Expired { .. }) => ApiError::Expired {
+            message: "The resourceVersion for the provided list is too old.".to_owned(),
+            continue_token: None,
+        },
+        (_, error @ ReadError::Future { .. }) => ApiError::from_read(error),
     })?;
     let mut objects = listing.objects;
     if !options.selector.is_empty() {

@@ -9,6 +9,8 @@ mod patch;
 mod update;
 mod watch;
 
+use http::Method;
+
 use crate::gatekeeper::Call;
 use crate::request::Verb;
 use crate::responses::{Answer, add_warnings};
@@ -20,7 +22,8 @@ pub(crate) use update::update_part;
 
 /// Does what a request asks for.
 pub(crate) async fn dispatch(call: Call) -> Result<Answer, ApiError> {
-    if !call.kind.resource().verbs.contains(&call.verb.as_str()) {
+    // Upstream has no routes for HEAD below its groups, except to proxies.
+    if call.request.method() == Method::HEAD || !call.kind.resource().verbs.contains(&call.verb.as_str()) {
         return Err(ApiError::MethodNotAllowed);
     }
     if let Some(review) = call.kind.strategy().review() {

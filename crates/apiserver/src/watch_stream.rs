@@ -1,9 +1,10 @@
 //! The body of a watch: a cursor in the store's window, filtered by the selector, written as frames.
 //!
-//! Nothing is queued for a client beyond the batch that is being written; a client that stops reading costs that batch and is told 410 when
-//! the window has moved on.
+//! Nothing is queued for a client beyond the batch that is being written: 64 KiB of values, or one object. A client that stops
+//! reading costs that batch and what its connection buffers, together less than 256 KiB, and is told 410 when the window has
+//! moved on. What an event is in protobuf is written once for all watchers; in JSON it is what the store has.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::vec::IntoIter;
 
@@ -12,7 +13,8 @@ use futures::Stream;
 use jiff::Timestamp;
 use schema::protobuf;
 use serde_json::{Value, json};
-use store::{Event, EventKind, Object, Watch};
+use store::{Event, EventKind, Object, ReadError, Watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::gatekeeper::Place;
@@ -29,6 +31,11 @@ use crate::table::{Include, column_definitions, partial_metadata, row, table};
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How much of the initial state is written at once.
 const INITIAL_PIECE: usize = 64 * 1024;
+/// For how long a client may take for an initial state that is larger than [`INITIAL_FREE`]; versions that have been
+/// replaced meanwhile are kept for it alone.
+const INITIAL_TIME: Duration = Duration::from_secs(120);
+/// Bytes of an initial state that may be kept for as long as the watch lasts.
+const INITIAL_FREE: usize = 128 * 1024;
 /// Marks the bookmark after the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -41,6 +48,13 @@ pub(crate) struct FrameStyle {
 }
 
 impl FrameStyle {
+    /// The event that says why a watch ends.
+    pub(crate) fn failure(self, error: &ApiError) -> Bytes {
+        let mut frames = BytesMut::new();
+        self.frame(&mut frames, "ERROR", error.status().to_string().as_bytes());
+        frames.freeze()
+    }
+
     /// Appends an event; `object` is JSON.
     fn frame(self, frames: &mut BytesMut, kind: &str, object: &[u8]) {
         match self.notation {
@@ -49,16 +63,18 @@ impl FrameStyle {
                 let mut bytes = Vec::new();
                 match protobuf::write_object(object) {
                     Ok(object) => protobuf::put_event(&mut bytes, kind, &object),
-                    Err(error) => {
-                        let status = ApiError::Internal { message: error.to_string() }.status().to_string();
-                        let status = protobuf::write_object(status.as_bytes()).unwrap_or_default();
-                        protobuf::put_event(&mut bytes, "ERROR", &status);
-                    }
+                    Err(error) => put_failure(&mut bytes, error.to_string()),
                 }
                 frames.put_slice(&bytes);
             }
         }
     }
+}
+
+fn put_failure(bytes: &mut Vec<u8>, message: String) {
+    let status = ApiError::Internal { message }.status().to_string();
+    let status = protobuf::write_object(status.as_bytes()).unwrap_or_default();
+    protobuf::put_event(bytes, "ERROR", &status);
 }
 
 /// One running watch.
@@ -83,10 +99,53 @@ pub(crate) struct Initial {
     pub(crate) announce_end: bool,
 }
 
+/// What is left of an initial state.
+struct Rest {
+    objects: Arc<Mutex<Option<IntoIter<Arc<Object>>>>>,
+    announce_end: bool,
+    /// Gives the objects up when the client does not come for them.
+    guard: Option<JoinHandle<()>>,
+}
+
+impl Rest {
+    fn new(initial: Initial, patience: Duration) -> Rest {
+        let bytes: usize = initial.objects.iter().map(|object| object.value().len()).sum();
+        let objects = Arc::new(Mutex::new(Some(initial.objects.into_iter())));
+        let guard = (bytes > INITIAL_FREE).then(|| {
+            let objects = Arc::downgrade(&objects);
+            tokio::spawn(async move {
+                tokio::time::sleep(patience).await;
+                if let Some(objects) = objects.upgrade() {
+                    drop(objects.lock().unwrap_or_else(PoisonError::into_inner).take());
+                }
+            })
+        });
+        Rest { objects, announce_end: initial.announce_end, guard }
+    }
+
+    /// The next object; `Err` when they were given up.
+    fn next(&self) -> Result<Option<Arc<Object>>, GivenUp> {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.as_mut().map(Iterator::next).ok_or(GivenUp)
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if let Some(guard) = &self.guard {
+            guard.abort();
+        }
+    }
+}
+
+/// The initial state has been given up.
+#[derive(Debug, PartialEq, Eq)]
+struct GivenUp;
+
 struct Running {
     stream: WatchStream,
-    /// What is left of the initial state, and whether a bookmark follows it.
-    initial: Option<(IntoIter<Arc<Object>>, bool)>,
+    /// What is left of the initial state.
+    initial: Option<Rest>,
     next_bookmark: Instant,
     columns_sent: bool,
     ended: bool,
@@ -97,7 +156,7 @@ impl WatchStream {
     pub(crate) fn into_frames(mut self) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
         let initial = self.initial.take();
         let running = Running {
-            initial: initial.map(|initial| (initial.objects.into_iter(), initial.announce_end)),
+            initial: initial.map(|initial| Rest::new(initial, INITIAL_TIME)),
             next_bookmark: Instant::now() + BOOKMARK_EVERY,
             columns_sent: false,
             ended: false,
@@ -129,7 +188,7 @@ impl Running {
                     }
                     Ok(None) => self.ended = true,
                     Err(error) => {
-                        self.stream.style.frame(&mut frames, "ERROR", ApiError::from_read(error).status().to_string().as_bytes());
+                        frames.put_slice(&self.stream.style.failure(&ApiError::from_read(error)));
                         self.ended = true;
                     }
                 },
@@ -151,15 +210,24 @@ impl Running {
     fn initial_frames(&mut self) -> Bytes {
         let mut frames = BytesMut::new();
         while frames.len() < INITIAL_PIECE
-            && let Some((objects, announce_end)) = &mut self.initial
+            && let Some(rest) = &self.initial
         {
-            let announce_end = *announce_end;
-            if let Some(object) = objects.next() {
-                self.write_object(&mut frames, "ADDED", &object);
-            } else {
-                self.initial = None;
-                if announce_end {
-                    self.write_bookmark(&mut frames, true);
+            let announce_end = rest.announce_end;
+            match rest.next() {
+                Ok(Some(object)) => self.write_object(&mut frames, "ADDED", &object),
+                Ok(None) => {
+                    self.initial = None;
+                    if announce_end {
+                        self.write_bookmark(&mut frames, true);
+                    }
+                }
+                Err(GivenUp) => {
+                    self.initial = None;
+                    self.ended = true;
+                    let position = self.stream.watch.position();
+                    let oldest = self.stream.server.store.revision();
+                    let error = ApiError::from_read(ReadError::Expired { requested: position, oldest });
+                    frames.put_slice(&self.stream.style.failure(&error));
                 }
             }
         }
@@ -179,17 +247,42 @@ impl Running {
         };
         match (was, is) {
             (false, false) => {}
-            (false, true) => self.write_object(frames, "ADDED", &event.object),
-            (true, true) => self.write_object(frames, "MODIFIED", &event.object),
+            (false, true) => self.write_newest(frames, "ADDED", event),
+            (true, true) => self.write_newest(frames, "MODIFIED", event),
             (true, false) => {
                 // The last version that was selected, under the revision of the change.
-                let last = match (&event.previous, event.kind) {
-                    (Some(previous), EventKind::Modified) => Arc::new(previous.at_revision(event.revision())),
-                    _ => event.object.clone(),
-                };
-                self.write_object(frames, "DELETED", &last);
+                match (&event.previous, event.kind) {
+                    (Some(previous), EventKind::Modified) => {
+                        self.write_object(
+                            frames,
+                            "DELETED",
+                            &Arc::new(previous.at_revision(event.revision())),
+                        );
+                    }
+                    _ => self.write_newest(frames, "DELETED", event),
+                }
             }
         }
+    }
+
+    /// Writes the object of an event; in protobuf, what was written for the first watcher is taken by all others.
+    fn write_newest(&mut self, frames: &mut BytesMut, kind: &str, event: &Event) {
+        let stream = &self.stream;
+        let is_shared = stream.style.format == Format::Object
+            && stream.style.notation == Notation::Protobuf
+            && !stream.kind.is_alias();
+        if !is_shared {
+            return self.write_object(frames, kind, &event.object);
+        }
+        // Empty: the object cannot be written so, which the ordinary way says in words.
+        let written = event
+            .other_form(|| protobuf::write_object(event.object.value()).map(Bytes::from).unwrap_or_default());
+        if written.is_empty() {
+            return self.write_object(frames, kind, &event.object);
+        }
+        let mut bytes = Vec::with_capacity(written.len() + 64);
+        protobuf::put_event(&mut bytes, kind, &written);
+        frames.put_slice(&bytes);
     }
 
     fn write_object(&mut self, frames: &mut BytesMut, kind: &str, object: &Arc<Object>) {
@@ -256,4 +349,36 @@ fn frame(frames: &mut BytesMut, kind: &str, object: &[u8]) {
     frames.put_slice(b"\",\"object\":");
     frames.put_slice(object);
     frames.put_slice(b"}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use store::{Collection, Draft, Key, Object, Store};
+
+    use super::{GivenUp, Initial, Rest};
+
+    async fn objects(count: usize) -> Vec<Arc<Object>> {
+        let store = Store::in_memory().expect("opens");
+        let maps = Collection::new("", "configmaps");
+        for number in 0..count {
+            let draft = Draft::new(vec![b'x'; 1000], 0).expect("inside");
+            store.create(Key::new(&maps, "a", &format!("n{number}")), draft).await.expect("stored");
+        }
+        store.list(&maps, None, None, None).expect("a list").objects
+    }
+
+    #[tokio::test]
+    async fn a_large_initial_state_that_nobody_comes_for_is_given_up_and_a_small_one_is_not() {
+        let patience = Duration::from_millis(10);
+        let small = Rest::new(Initial { objects: objects(10).await, announce_end: true }, patience);
+        let mut large = Rest::new(Initial { objects: objects(300).await, announce_end: true }, patience);
+        assert!(large.next().expect("there").is_some());
+        assert!(small.guard.is_none());
+        large.guard.take().expect("it is large").await.expect("no panic");
+        assert_eq!(large.next(), Err(GivenUp));
+        assert!(small.next().expect("there").is_some());
+    }
 }

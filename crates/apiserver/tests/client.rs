@@ -259,10 +259,9 @@ async fn a_watch_from_a_forgotten_version_is_told_so() {
         let patch = json!({"data": {"k": count.to_string()}});
         maps.patch("c", &PatchParams::default(), &Patch::Merge(patch)).await.expect("patched");
     }
-    match maps.watch(&WatchParams::default(), &old).await {
-        Err(error) => assert_eq!(code(&error), 410),
-        Ok(_) => panic!("the version is forgotten"),
-    }
+    let events: Vec<_> = maps.watch(&WatchParams::default(), &old).await.expect("a watch").collect().await;
+    let [Ok(WatchEvent::Error(told))] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(told.code, 410);
     let exact = ListParams {
         resource_version: Some(old),
         ..ListParams::default().matching(kube::api::VersionMatch::Exact)

@@ -181,7 +181,7 @@ async fn unknown_and_duplicate_fields_are_told_or_refused_as_asked() {
     assert_eq!((response.status().as_u16(), response.headers().get("warning")), (201, None));
     assert_eq!(running.get(&format!("{MAPS}/c")).await.1["data"]["a"], "2", "the last one wins");
     let (code, _) = running.call("POST", &format!("{MAPS}?fieldValidation=Maybe"), &json_type, body).await;
-    assert_eq!(code, 400);
+    assert_eq!(code, 422);
 }
 
 #[tokio::test]

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::error::ReadError;
@@ -38,9 +39,26 @@ pub struct Event {
     pub object: Arc<Object>,
     /// The version before; none for a creation.
     pub previous: Option<Arc<Object>>,
+    /// Another form of `object`; shared by everybody who has the event.
+    other_form: Arc<OnceLock<Bytes>>,
 }
 
 impl Event {
+    pub(crate) fn new(kind: EventKind, object: Arc<Object>, previous: Option<Arc<Object>>) -> Event {
+        Event { kind, object, previous, other_form: Arc::default() }
+    }
+
+    /// [`Event::object`] in the other form that watchers want besides the stored one: made by the first who asks, shared by
+    /// all others, and forgotten with the event. Everybody has to mean the same form.
+    pub fn other_form(&self, make: impl FnOnce() -> Bytes) -> Bytes {
+        self.other_form.get_or_init(make).clone()
+    }
+
+    /// The bytes of the values that the event keeps alive.
+    pub(crate) fn bytes(&self) -> usize {
+        self.object.value().len() + self.previous.as_ref().map_or(0, |object| object.value().len())
+    }
+
     /// The revision of the change.
     pub fn revision(&self) -> u64 {
         self.object.revision()

@@ -12,6 +12,8 @@ use crate::state::{Event, State};
 
 /// How many changes are handed out at once.
 const BATCH: usize = 256;
+/// After how many bytes of values no further change is handed out at once: what a reader that stalls keeps alive.
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// The changes of one collection, or of one namespace of it, after a revision.
 #[derive(Debug)]
@@ -59,12 +61,14 @@ impl Watch {
         };
         collection.check_window(self.position)?;
         let mut events = Vec::new();
+        let mut bytes = 0;
         for event in collection.events_after(self.position) {
-            if events.len() == BATCH {
+            if events.len() == BATCH || bytes >= BATCH_BYTES {
                 return Ok(events);
             }
             self.position = event.revision();
             if self.namespace.as_deref().is_none_or(|wanted| event.object.key().namespace() == wanted) {
+                bytes += event.bytes();
                 events.push(event.clone());
             }
         }

@@ -306,16 +306,13 @@ fn plan_write(
         (Wanted::Create(_), Some(_)) => Err(WriteError::Exists { key: key.clone() }),
         (Wanted::Create(draft), None) => {
             let object = Arc::new(draft.finish(key.clone(), revision, revision));
-            Ok((Change::Insert(object.clone()), Event { kind: EventKind::Added, object, previous: None }))
+            Ok((Change::Insert(object.clone()), Event::new(EventKind::Added, object, None)))
         }
         (Wanted::Update(..) | Wanted::Delete(_), None) => Err(WriteError::Missing { key: key.clone() }),
         (Wanted::Update(draft, expected), Some(current)) => {
             expect_revision(key, *expected, &current)?;
             let object = Arc::new(draft.finish(key.clone(), revision, current.created()));
-            Ok((
-                Change::Replace(object.clone()),
-                Event { kind: EventKind::Modified, object, previous: Some(current) },
-            ))
+            Ok((Change::Replace(object.clone()), Event::new(EventKind::Modified, object, Some(current))))
         }
         (Wanted::Delete(expected), Some(current)) => {
             if let Some(expected) = expected {
@@ -324,7 +321,7 @@ fn plan_write(
             let object = Arc::new(current.at_revision(revision));
             Ok((
                 Change::Remove { created: current.created() },
-                Event { kind: EventKind::Deleted, object, previous: Some(current) },
+                Event::new(EventKind::Deleted, object, Some(current)),
             ))
         }
     }

@@ -1,18 +1,28 @@
 //! The grammars of label and field selectors.
 
+use names::{LabelValue, QualifiedName};
+
 use super::{FieldDemand, LabelDemand};
 
 /// A selector that cannot be read. The text is for a `BadRequest`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SelectorError {
-    #[error("unable to parse requirement: found '{found}', expected: {expected}")]
+    #[error("found '{found}', expected: {expected}")]
     Unexpected { found: String, expected: &'static str },
-    #[error("unable to parse requirement: invalid label key {key:?}")]
-    Key { key: String },
-    #[error("unable to parse requirement: invalid label value {value:?}")]
-    Value { value: String },
-    #[error("unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer")]
-    Number,
+    #[error("unable to parse requirement: found '{found}', expected: {expected}")]
+    UnexpectedInside { found: String, expected: &'static str },
+    #[error("unable to parse requirement: <nil>: Invalid value: {}: {problems}", schema::go_quote(key))]
+    Key { key: String, problems: String },
+    #[error(
+        "unable to parse requirement: values[{index}][{key}]: Invalid value: {}: {problems}",
+        schema::go_quote(value)
+    )]
+    Value { key: String, index: usize, value: String, problems: String },
+    #[error(
+        "unable to parse requirement: values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+        schema::go_quote(value)
+    )]
+    Number { value: String },
     #[error("invalid selector: '{text}'; can't understand '{part}'")]
     Field { text: String, part: String },
 }
@@ -70,11 +80,19 @@ impl Tokens<'_> {
 pub(crate) fn parse_labels(text: &str) -> Result<Vec<LabelDemand>, SelectorError> {
     let mut tokens = Tokens { rest: text };
     let mut demands = Vec::new();
-    if tokens.peek() == Token::End {
-        return Ok(demands);
-    }
     loop {
-        demands.push(parse_demand(&mut tokens)?);
+        match tokens.peek() {
+            Token::End if demands.is_empty() => return Ok(demands),
+            Token::Word(_) | Token::Sign("!") => demands.push(parse_demand(&mut tokens)?),
+            other @ (Token::Sign(_) | Token::End) => {
+                let expected = if demands.is_empty() {
+                    "!, identifier, or 'end of string'"
+                } else {
+                    "identifier after ','"
+                };
+                return Err(SelectorError::Unexpected { found: other.shown(), expected });
+            }
+        }
         match tokens.next() {
             Token::End => return Ok(demands),
             Token::Sign(",") => {}
@@ -88,105 +106,108 @@ pub(crate) fn parse_labels(text: &str) -> Result<Vec<LabelDemand>, SelectorError
     }
 }
 
+fn inside(found: &Token, expected: &'static str) -> SelectorError {
+    SelectorError::UnexpectedInside { found: found.shown(), expected }
+}
+
 fn parse_demand(tokens: &mut Tokens<'_>) -> Result<LabelDemand, SelectorError> {
-    let key = match tokens.next() {
-        Token::Sign("!") => {
-            let Token::Word(key) = tokens.next() else {
-                return Err(SelectorError::Unexpected { found: "!".to_owned(), expected: "identifier" });
-            };
-            check_key(&key)?;
-            return Ok(LabelDemand::Absent(key));
-        }
-        Token::Word(key) => key,
-        other => {
-            return Err(SelectorError::Unexpected {
-                found: other.shown(),
-                expected: "!, identifier, or 'end of string'",
-            });
-        }
-    };
+    let mut first = tokens.next();
+    let is_absent = first == Token::Sign("!");
+    if is_absent {
+        first = tokens.next();
+    }
+    let Token::Word(key) = first else { return Err(inside(&first, "identifier")) };
     check_key(&key)?;
+    if is_absent {
+        return Ok(LabelDemand::Absent(key));
+    }
     let operator = match tokens.peek() {
         Token::End | Token::Sign(",") => return Ok(LabelDemand::Exists(key)),
         operator => operator,
     };
     tokens.next();
     match operator {
-        Token::Sign("=" | "==") => Ok(LabelDemand::In(key, vec![parse_value(tokens)?])),
-        Token::Sign("!=") => Ok(LabelDemand::NotIn(key, vec![parse_value(tokens)?])),
-        Token::Sign(">") => Ok(LabelDemand::Greater(key, parse_number(tokens)?)),
-        Token::Sign("<") => Ok(LabelDemand::Less(key, parse_number(tokens)?)),
-        Token::Word(word) if word == "in" => Ok(LabelDemand::In(key, parse_values(tokens)?)),
-        Token::Word(word) if word == "notin" => Ok(LabelDemand::NotIn(key, parse_values(tokens)?)),
-        other => {
-            Err(SelectorError::Unexpected { found: other.shown(), expected: "in, notin, =, ==, !=, gt, lt" })
+        Token::Sign("=" | "==") => {
+            let value = parse_value(tokens, &key)?;
+            Ok(LabelDemand::In(key, vec![value]))
         }
+        Token::Sign("!=") => {
+            let value = parse_value(tokens, &key)?;
+            Ok(LabelDemand::NotIn(key, vec![value]))
+        }
+        Token::Sign(">") => parse_number(tokens, &key).map(|bound| LabelDemand::Greater(key, bound)),
+        Token::Sign("<") => parse_number(tokens, &key).map(|bound| LabelDemand::Less(key, bound)),
+        Token::Word(word) if word == "in" => {
+            let values = parse_values(tokens, &key)?;
+            Ok(LabelDemand::In(key, values))
+        }
+        Token::Word(word) if word == "notin" => {
+            let values = parse_values(tokens, &key)?;
+            Ok(LabelDemand::NotIn(key, values))
+        }
+        other => Err(inside(&other, "in, notin, =, ==, !=, gt, lt")),
     }
 }
 
-fn parse_value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
+/// A value that may be empty, unchecked.
+fn read_value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
     match tokens.peek() {
         // An empty value is a value.
         Token::End | Token::Sign("," | ")") => Ok(String::new()),
         Token::Word(word) => {
             tokens.next();
-            check_value(&word)?;
             Ok(word)
         }
-        other @ Token::Sign(_) => {
-            Err(SelectorError::Unexpected { found: other.shown(), expected: "identifier" })
-        }
+        other @ Token::Sign(_) => Err(inside(&other, "identifier")),
     }
 }
 
-fn parse_number(tokens: &mut Tokens<'_>) -> Result<i64, SelectorError> {
-    parse_value(tokens)?.parse().map_err(|_| SelectorError::Number)
+fn parse_value(tokens: &mut Tokens<'_>, key: &str) -> Result<String, SelectorError> {
+    let value = read_value(tokens)?;
+    check_value(key, 0, &value)?;
+    Ok(value)
 }
 
-fn parse_values(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
+fn parse_number(tokens: &mut Tokens<'_>, key: &str) -> Result<i64, SelectorError> {
+    let value = read_value(tokens)?;
+    let number = value.parse().map_err(|_| SelectorError::Number { value: value.clone() })?;
+    check_value(key, 0, &value)?;
+    Ok(number)
+}
+
+fn parse_values(tokens: &mut Tokens<'_>, key: &str) -> Result<Vec<String>, SelectorError> {
     match tokens.next() {
         Token::Sign("(") => {}
-        other => return Err(SelectorError::Unexpected { found: other.shown(), expected: "'('" }),
+        other => return Err(inside(&other, "'('")),
     }
     let mut values = Vec::new();
     loop {
-        values.push(parse_value(tokens)?);
+        values.push(read_value(tokens)?);
         match tokens.next() {
             Token::Sign(",") => {}
-            Token::Sign(")") => return Ok(values),
-            other => return Err(SelectorError::Unexpected { found: other.shown(), expected: "',' or ')'" }),
+            Token::Sign(")") => break,
+            other => return Err(inside(&other, "',' or ')'")),
         }
     }
+    for (index, value) in values.iter().enumerate() {
+        check_value(key, index, value)?;
+    }
+    Ok(values)
 }
 
 fn check_key(key: &str) -> Result<(), SelectorError> {
-    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let prefix_fits = prefix.is_none_or(|prefix| {
-        !prefix.is_empty()
-            && prefix.len() <= 253
-            && prefix
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.'))
-    });
-    if prefix_fits && !name.is_empty() && is_label_text(name) {
-        return Ok(());
-    }
-    Err(SelectorError::Key { key: key.to_owned() })
+    QualifiedName::parse(key)
+        .map(drop)
+        .map_err(|error| SelectorError::Key { key: key.to_owned(), problems: error.messages().join("; ") })
 }
 
-fn check_value(value: &str) -> Result<(), SelectorError> {
-    if value.is_empty() || is_label_text(value) {
-        return Ok(());
-    }
-    Err(SelectorError::Value { value: value.to_owned() })
-}
-
-fn is_label_text(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+fn check_value(key: &str, index: usize, value: &str) -> Result<(), SelectorError> {
+    LabelValue::parse(value).map(drop).map_err(|error| SelectorError::Value {
+        key: key.to_owned(),
+        index,
+        value: value.to_owned(),
+        problems: error.messages().join("; "),
+    })
 }
 
 /// Reads `a=b,c==d,e!=f`; a backslash takes the next comma, equals sign or backslash literally.

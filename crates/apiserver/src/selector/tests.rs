@@ -46,6 +46,29 @@ fn malformed_label_selectors_are_refused() {
 }
 
 #[test]
+fn malformed_label_selectors_are_told_in_the_words_of_kubernetes() {
+    let value = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    let table = [
+        ("a=b=c", "found '=', expected: ',' or 'end of string'".to_owned()),
+        ("=a", "found '=', expected: !, identifier, or 'end of string'".to_owned()),
+        ("a=b,", "found '', expected: identifier after ','".to_owned()),
+        ("a in b", "unable to parse requirement: found 'b', expected: '('".to_owned()),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt".to_owned()),
+        ("!", "unable to parse requirement: found '', expected: identifier".to_owned()),
+        ("a in (b,@)", format!("unable to parse requirement: values[1][a]: Invalid value: \"@\": {value}")),
+        ("n>x", "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer".to_owned()),
+    ];
+    for (selector, expected) in table {
+        assert_eq!(parse_labels(selector).expect_err(selector).to_string(), expected, "{selector}");
+    }
+    let key = parse_labels("x/y/z=1").expect_err("three parts").to_string();
+    assert!(
+        key.starts_with("unable to parse requirement: <nil>: Invalid value: \"x/y/z\": a qualified name"),
+        "{key}"
+    );
+}
+
+#[test]
 fn field_selectors_select() {
     let known = [
         SelectableField { label: "spec.nodeName", paths: &[&["spec", "nodeName"]], absent: "" },

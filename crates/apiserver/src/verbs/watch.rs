@@ -9,7 +9,7 @@ use crate::gatekeeper::Call;
 use crate::list_options::{ListOptions, Wanted};
 use crate::media::{Notation, negotiate_stream};
 use crate::render::include;
-use crate::responses::{Answer, JSON, answer, streamed};
+use crate::responses::{Answer, JSON, answer, streamed, whole};
 use crate::selector::Selector;
 use crate::status::ApiError;
 use crate::watch_stream::{FrameStyle, Initial, WatchStream};
@@ -41,7 +41,18 @@ pub(super) fn run(call: Call) -> Result<Answer, ApiError> {
         (None, Wanted::Newest | Wanted::Any) => state(&call, &options, false)?,
         (_, Wanted::Exact(revision) | Wanted::NotOlderThan(revision)) => (revision, None),
     };
-    let watch = call.server.store.watch(collection, namespace, from).map_err(ApiError::from_read)?;
+    let content_type = match notation {
+        Notation::Json | Notation::Yaml => JSON,
+        Notation::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+    };
+    let watch = match call.server.store.watch(collection, namespace, from) {
+        Ok(watch) => watch,
+        // Once a watch is well formed, what is wrong with it is an event of it, upstream too.
+        Err(error) => {
+            let failure = style.failure(&ApiError::from_read(error));
+            return Ok(answer(StatusCode::OK, content_type, whole(failure)));
+        }
+    };
     let seconds =
         options.timeout_seconds.unwrap_or_else(|| DEFAULT_SECONDS + rand::random_range(0..DEFAULT_SECONDS));
     let stream = WatchStream {
@@ -54,10 +65,6 @@ pub(super) fn run(call: Call) -> Result<Answer, ApiError> {
         server: call.server,
         kind: call.kind,
         place: call.place,
-    };
-    let content_type = match notation {
-        Notation::Json | Notation::Yaml => JSON,
-        Notation::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
     };
     Ok(answer(StatusCode::OK, content_type, streamed(stream.into_frames())))
 }
