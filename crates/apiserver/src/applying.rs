@@ -54,6 +54,46 @@ pub(crate) async fn apply_part(
     dry_run: bool,
     manager: &str,
 ) -> Result<Answer, ApiError> {
+    let kind = call.kind.clone();
+    let (config, warnings) = configuration(&mut call, &kind).await?;
+    let force = call.query.is_true("force");
+    let write = call.write(manager, dry_run);
+    let application = Application { write: &write, part, config: &config, force };
+    let (mut written, code) = application.write(&call).await?;
+    written.warnings.splice(0..0, warnings);
+    let mut answer = render::object(&call.kind, format, &call.query, &written.shown, code)?;
+    add_warnings(&mut answer, &written.warnings);
+    Ok(answer)
+}
+
+/// Applies a scale, an object of the kind `scales`, to the object that it scales.
+pub(crate) async fn apply_scale(
+    call: &mut Call,
+    scales: &Kind,
+    dry_run: bool,
+    manager: &str,
+) -> Result<Written, ApiError> {
+    let (scale, warnings) = configuration(call, scales).await?;
+    let mut config =
+        json!({"apiVersion": call.kind.group_version(), "kind": call.kind.kind(), "metadata": {}});
+    for field in ["name", "namespace", "uid", "resourceVersion"] {
+        if let Some(told) = at(&scale, &["metadata", field]) {
+            config["metadata"][field] = told.clone();
+        }
+    }
+    if let Some(replicas) = at(&scale, &["spec", "replicas"]) {
+        config["spec"]["replicas"] = replicas.clone();
+    }
+    let force = call.query.is_true("force");
+    let write = call.write(manager, dry_run);
+    let application = Application { write: &write, part: Part::Scale, config: &config, force };
+    let (mut written, _) = application.write(call).await?;
+    written.warnings.splice(0..0, warnings);
+    Ok(written)
+}
+
+/// The configuration of a request, an object of `kind`, with its warnings.
+async fn configuration(call: &mut Call, kind: &Kind) -> Result<(Value, Vec<String>), ApiError> {
     if call.query.text("fieldManager").is_none() {
         let required = FieldError {
             kind: FieldErrorKind::Required,
@@ -64,19 +104,12 @@ pub(crate) async fn apply_part(
         return Err(field_manager::refused(call.verb, vec![required]));
     }
     let validation = body::field_validation(&call.query)?;
-    let force = call.query.is_true("force");
     let content = body::read(&call.server, &mut call.request).await?;
     let is_large = content.bytes.len() > LARGE;
     let read = move || read_configuration(&content, validation);
     let (config, warnings) = if is_large { call.server.workshop.run(read).await?? } else { read()? };
-    check_configuration(&call.kind, &config)?;
-    let write = call.write(manager, dry_run);
-    let application = Application { write: &write, part, config: &config, force };
-    let (mut written, code) = application.write(&call).await?;
-    written.warnings.splice(0..0, warnings);
-    let mut answer = render::object(&call.kind, format, &call.query, &written.shown, code)?;
-    add_warnings(&mut answer, &written.warnings);
-    Ok(answer)
+    check_configuration(kind, &config)?;
+    Ok((config, warnings))
 }
 
 /// The tree of a configuration, and what it says twice.

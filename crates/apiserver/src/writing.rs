@@ -67,6 +67,8 @@ pub(crate) enum Part {
     Status,
     /// The ephemeral containers of a pod.
     EphemeralContainers,
+    /// How many replicas there shall be; by all rules of the object itself.
+    Scale,
 }
 
 impl Part {
@@ -76,13 +78,14 @@ impl Part {
             Self::Main => "",
             Self::Status => "status",
             Self::EphemeralContainers => "ephemeralcontainers",
+            Self::Scale => "scale",
         }
     }
 
     /// Whether a change of it is a new generation of the spec.
     fn is_of_spec(self) -> bool {
         match self {
-            Self::Main | Self::EphemeralContainers => true,
+            Self::Main | Self::EphemeralContainers | Self::Scale => true,
             Self::Status => false,
         }
     }
@@ -289,7 +292,7 @@ pub(crate) async fn update_noted(
         }
         let stored = if write.order.is_none() { body::stored_order(kind, &current) } else { None };
         let room = match part {
-            Part::Main => write.server.quotas.hold(write, Some(&old), &new)?,
+            Part::Main | Part::Scale => write.server.quotas.hold(write, Some(&old), &new)?,
             Part::Status | Part::EphemeralContainers => None,
         };
         set_metadata(&mut new, "managedFields", managed);
@@ -333,7 +336,7 @@ fn prepare_replacement<'w>(
     keep_identity(write, old, &mut new, name)?;
     let request = admission_request(write, &new)?;
     let told = match part {
-        Part::Main => admission::prepare_update(kind.resource(), old, &mut new, &request),
+        Part::Main | Part::Scale => admission::prepare_update(kind.resource(), old, &mut new, &request),
         Part::Status => admission::prepare_status_update(kind.resource(), old, &mut new, &request),
         Part::EphemeralContainers => {
             admission::prepare_ephemeral_containers_update(kind.resource(), old, &mut new, &request)
@@ -341,12 +344,12 @@ fn prepare_replacement<'w>(
     }
     .map_err(|errors| ApiError::invalid(kind, name, errors))?;
     warnings.extend(warning_texts(told));
-    if part == Part::Main {
+    if matches!(part, Part::Main | Part::Scale) {
         kind.strategy().check(write, Some(old), &new)?;
     }
     rights::check(write, Change::Update(old, &new))?;
     let allocation = match part {
-        Part::Main => allocate(write, &mut new, Some(old))?,
+        Part::Main | Part::Scale => allocate(write, &mut new, Some(old))?,
         Part::Status | Part::EphemeralContainers => None,
     };
     if part.is_of_spec() && kind.strategy().has_generation() && old.get("spec") != new.get("spec") {

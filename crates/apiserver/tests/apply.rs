@@ -359,3 +359,57 @@ async fn appliers_at_the_same_time_lose_nothing() {
     assert_eq!(answer["data"].as_object().map(serde_json::Map::len), Some(8), "{answer}");
     assert_eq!(answer["metadata"]["managedFields"].as_array().map(Vec::len), Some(8));
 }
+
+#[tokio::test]
+async fn a_scale_is_noted_and_applied_as_part_of_what_it_scales() {
+    let running = Running::start().await;
+    let path = "/apis/apps/v1/namespaces/default/deployments/d";
+    let config = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
+        "replicas": 1, "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }});
+    let (code, made) = patch(&running, &format!("{path}?fieldManager=owner"), APPLY, &config).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    let scale = |replicas: u8| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}});
+    let (code, answer) = patch(&running, &format!("{path}/scale?fieldManager=hpa"), APPLY, &scale(3)).await;
+    assert_eq!(
+        (code, answer["message"].as_str()),
+        (StatusCode::CONFLICT, Some("Apply failed with 1 conflict: conflict with \"owner\": .spec.replicas"))
+    );
+    let (code, answer) =
+        patch(&running, &format!("{path}/scale?fieldManager=hpa&force=true"), APPLY, &scale(3)).await;
+    assert_eq!(
+        (code, &answer["kind"], &answer["spec"]["replicas"]),
+        (StatusCode::OK, &json!("Scale"), &json!(3))
+    );
+    let (_, now) = running.get(path).await;
+    let entry = manager(&now, "hpa");
+    assert_eq!((&entry["subresource"], &entry["operation"]), (&json!("scale"), &json!("Apply")));
+    assert_eq!(entry["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
+    assert!(manager(&now, "owner")["fieldsV1"]["f:spec"].get("f:replicas").is_none());
+    // Any other write of the scale takes the number, too.
+    let change = json!({"spec": {"replicas": 5}});
+    let (code, _) = patch(
+        &running,
+        &format!("{path}/scale?fieldManager=kubectl-scale"),
+        "application/merge-patch+json",
+        &change,
+    )
+    .await;
+    assert_eq!(code, StatusCode::OK);
+    let (_, now) = running.get(path).await;
+    assert_eq!(now["spec"]["replicas"], 5);
+    assert!(manager(&now, "hpa").is_null(), "{now}");
+    let entry = manager(&now, "kubectl-scale");
+    assert_eq!((&entry["subresource"], &entry["apiVersion"]), (&json!("scale"), &json!("apps/v1")));
+    // Who leaves the number out of its configuration leaves it to the others.
+    let mut less = config.clone();
+    less["spec"].as_object_mut().expect("a map").remove("replicas");
+    let (_, now) = patch(&running, &format!("{path}?fieldManager=owner"), APPLY, &less).await;
+    assert_eq!(now["spec"]["replicas"], 5);
+    let (code, answer) = patch(&running, &format!("{path}/scale?fieldManager=x"), APPLY, &config).await;
+    assert_eq!(
+        (code, answer["message"].as_str()),
+        (StatusCode::BAD_REQUEST, Some("invalid object type: apps/v1, Kind=Deployment"))
+    );
+}

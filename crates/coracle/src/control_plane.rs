@@ -163,7 +163,7 @@ impl ControlPlane {
         let server = ApiServer::new(server_config, store.clone(), config.nodes)
             .await
             .map_err(|error| failed(&error))?;
-        let client = in_memory::client(&server, Identity::admin());
+        let client = in_memory::client(&server, Identity::admin(), "coracle");
         let mut control_plane = Self {
             server,
             client,

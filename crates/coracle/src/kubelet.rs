@@ -16,7 +16,8 @@ use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
 use crate::node::{
-    Keeping, NodeConfig, cannot_use, kubelet_config, leave_pods, open_runtime, private_directory,
+    KUBELET_AGENT, Keeping, NodeConfig, cannot_use, kubelet_config, leave_pods, open_runtime,
+    private_directory,
 };
 
 /// Arguments of `coracle kubelet`.
@@ -162,8 +163,9 @@ async fn client(file: &Path) -> Result<kube::Client, Failure> {
     };
     let kubeconfig = kube::config::Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
     let options = kube::config::KubeConfigOptions::default();
-    let config =
+    let mut config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable(&error))?;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(KUBELET_AGENT)));
     kube::Client::try_from(config).map_err(|error| unusable(&error))
 }
 

@@ -28,6 +28,9 @@ use crate::failure::{CANNOT_START, Failure};
 use crate::flag_values::NODE_NAME_BYTES;
 use options::{EnvFileSyntax, HookHosts, NodeOptions};
 
+/// What the kubelet calls itself towards the API server: the manager of what it writes.
+pub(crate) const KUBELET_AGENT: &str = concat!("kubelet/", env!("CARGO_PKG_VERSION"));
+
 /// What of a node survives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeping {
@@ -134,7 +137,8 @@ impl Node {
         let address = network.node_address().to_string();
         let kubelet_config =
             KubeletConfig { bind_unscheduled: true, ..kubelet_config(&config, &directory, address) };
-        let node_client = in_memory::client(&control_plane.server, Identity::node(&config.node_name));
+        let node_client =
+            in_memory::client(&control_plane.server, Identity::node(&config.node_name), KUBELET_AGENT);
         let kubelet = kubelet::spawn_kubelet(
             kubelet_config,
             node_client,

@@ -3,9 +3,10 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::applying::{apply_scale, is_apply};
 use crate::gatekeeper::Call;
 use crate::kinds::Kind;
-use crate::media::object_format;
+use crate::media::{Format, object_format};
 use crate::object::{at, map_mut, set_metadata, text, tree};
 use crate::patching::{self, Patch};
 use crate::render::{self, Shown};
@@ -13,7 +14,7 @@ use crate::request::Verb;
 use crate::responses::{Answer, add_warnings};
 use crate::status::ApiError;
 use crate::strategy::Scalable;
-use crate::writing::{Candidate, Part, update_object};
+use crate::writing::{Candidate, Part, Written, update_object};
 use crate::{body, field_manager};
 
 /// What a client wants to be written.
@@ -47,9 +48,13 @@ async fn write(mut call: Call, scalable: Scalable) -> Result<Answer, ApiError> {
     let format = object_format(call.request.headers())?;
     let dry_run = call.dry_run()?;
     let manager = field_manager::named(&call)?;
+    if call.verb == Verb::Patch && is_apply(&call) {
+        let written = apply_scale(&mut call, &scales, dry_run, &manager).await?;
+        return answer(&call, &scales, format, &scalable, written, Vec::new());
+    }
     let validation = body::field_validation(&call.query)?;
     let content = body::read(&call.server, &mut call.request).await?;
-    let (wanted, mut warnings) = if call.verb == Verb::Patch {
+    let (wanted, warnings) = if call.verb == Verb::Patch {
         (Wanted::Patched(Patch::parse(&content, call.server.limits())?), Vec::new())
     } else {
         let decoded = body::decode(&scales, &content, &call.query)?;
@@ -69,11 +74,22 @@ async fn write(mut call: Call, scalable: Scalable) -> Result<Answer, ApiError> {
         Ok(Candidate { object, warnings, keeps_version })
     };
     let target = call.write(&manager, dry_run);
-    let written = update_object(&target, &call.name, Part::Main, make).await?;
+    let written = update_object(&target, &call.name, Part::Scale, make).await?;
+    answer(&call, &scales, format, &scalable, written, warnings)
+}
+
+fn answer(
+    call: &Call,
+    scales: &Kind,
+    format: Format,
+    scalable: &Scalable,
+    written: Written,
+    mut warnings: Vec<String>,
+) -> Result<Answer, ApiError> {
     warnings.extend(written.warnings);
     warnings.extend(call.kind.strategy().notice(call.verb).map(str::to_owned));
-    let scale = scale_of(&written.shown.to_tree(), &scalable);
-    let mut answer = render::object(&scales, format, &call.query, &Shown::Tree(scale), StatusCode::OK)?;
+    let scale = scale_of(&written.shown.to_tree(), scalable);
+    let mut answer = render::object(scales, format, &call.query, &Shown::Tree(scale), StatusCode::OK)?;
     add_warnings(&mut answer, &warnings);
     Ok(answer)
 }
