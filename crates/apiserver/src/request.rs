@@ -50,7 +50,7 @@ pub(crate) struct ResourceTarget {
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// What follows the subresource, for proxies.
+    /// What follows the subresource; for proxies as it came, with its slash.
     pub(crate) rest: String,
 }
 
@@ -70,12 +70,25 @@ pub(crate) struct NotAPath;
 pub(crate) fn parse_path(path: &str) -> Result<Target, NotAPath> {
     let trimmed = path.strip_prefix('/').ok_or(NotAPath)?;
     let mut parts: Vec<String> = Vec::new();
-    for part in trimmed.split('/') {
+    let mut remaining = Some(trimmed);
+    while let Some(path) = remaining {
+        let (part, after) = path.split_once('/').map_or((path, None), |(part, after)| (part, Some(after)));
         let decoded = percent_decode(part).ok_or(NotAPath)?;
         if decoded.contains(['/', '\0']) || decoded == "." || decoded == ".." {
             return Err(NotAPath);
         }
         parts.push(decoded);
+        if is_proxy(&parts) {
+            // What follows is somebody else's path: it stays as it is.
+            let mut target = parse_resource(String::new(), parts[1].clone(), &parts[2..]);
+            target.rest = after.map(|after| format!("/{after}")).unwrap_or_default();
+            return if parts.iter().any(String::is_empty) {
+                Err(NotAPath)
+            } else {
+                Ok(Target::Resource(target))
+            };
+        }
+        remaining = after;
     }
     // One slash at the end means nothing.
     if parts.last().is_some_and(String::is_empty) {
@@ -94,6 +107,16 @@ pub(crate) fn parse_path(path: &str) -> Result<Target, NotAPath> {
         _ => return Ok(Target::Path(format!("/{}", parts.join("/")))),
     };
     Ok(Target::Resource(parse_resource(group, version, rest)))
+}
+
+/// Whether these first parts of a path are a subresource `proxy` of the core group.
+fn is_proxy(parts: &[String]) -> bool {
+    let inside = match parts {
+        [api, _, first, ..] if api == "api" && first == "namespaces" => 7,
+        [api, ..] if api == "api" => 5,
+        _ => return false,
+    };
+    parts.len() == inside && parts[inside - 1] == "proxy"
 }
 
 fn parse_resource(group: String, version: String, parts: &[String]) -> ResourceTarget {
@@ -123,6 +146,7 @@ pub(crate) fn verb_for(method: &Method, target: &ResourceTarget, query: &Query) 
             Some(Verb::Watch)
         }
         Method::GET | Method::HEAD if single => Some(Verb::Get),
+        Method::OPTIONS if target.subresource.as_deref() == Some("proxy") => Some(Verb::Get),
         Method::GET | Method::HEAD => Some(Verb::List),
         Method::POST => Some(Verb::Create),
         Method::PUT => Some(Verb::Update),

@@ -77,6 +77,11 @@ pub(crate) enum ApiError {
     Misdirected { host: String },
     #[error("requests from the web origin \"{origin}\" are not allowed")]
     OriginRefused { origin: String },
+    /// Something that upstream has and this server does not do.
+    #[error("{message}")]
+    NotServed { message: String },
+    #[error("{message}")]
+    ServiceUnavailable { message: String },
     #[error("the node \"{node}\" cannot be reached: {reason}")]
     NodeUnreachable { node: String, reason: String },
     #[error("{message}")]
@@ -200,7 +205,7 @@ impl ApiError {
             | ApiError::PathForbidden { .. }
             | ApiError::OriginRefused { .. } => StatusCode::FORBIDDEN,
             ApiError::Unauthorized => StatusCode::UNAUTHORIZED,
-            ApiError::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            ApiError::MethodNotAllowed | ApiError::NotServed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::NotAcceptable { .. } => StatusCode::NOT_ACCEPTABLE,
             ApiError::UnsupportedMediaType { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ApiError::TooLarge { .. } | ApiError::ResultTooLarge { .. } | ApiError::PatchTooLarge { .. } => {
@@ -215,7 +220,9 @@ impl ApiError {
             ApiError::StorageFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
             ApiError::StorageStopped { .. } => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
-            ApiError::NodeUnreachable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::NodeUnreachable { .. } | ApiError::ServiceUnavailable { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             ApiError::NodeAnswered { code, .. } => *code,
             ApiError::Internal { .. } | ApiError::SeveralBudgets | ApiError::Unexplained { .. } => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -237,7 +244,7 @@ impl ApiError {
             | ApiError::PathForbidden { .. }
             | ApiError::OriginRefused { .. } => "Forbidden",
             ApiError::Unauthorized => "Unauthorized",
-            ApiError::MethodNotAllowed => "MethodNotAllowed",
+            ApiError::MethodNotAllowed | ApiError::NotServed { .. } => "MethodNotAllowed",
             ApiError::NotAcceptable { .. } => "NotAcceptable",
             ApiError::UnsupportedMediaType { .. } => "UnsupportedMediaType",
             ApiError::TooLarge { .. } | ApiError::ResultTooLarge { .. } | ApiError::PatchTooLarge { .. } => {
@@ -247,7 +254,9 @@ impl ApiError {
             ApiError::Expired { .. } => "Expired",
             ApiError::TooManyRequests { .. } | ApiError::BudgetExhausted { .. } => "TooManyRequests",
             ApiError::StorageFull { .. } => "InsufficientStorage",
-            ApiError::StorageStopped { .. } | ApiError::NodeUnreachable { .. } => "ServiceUnavailable",
+            ApiError::StorageStopped { .. }
+            | ApiError::NodeUnreachable { .. }
+            | ApiError::ServiceUnavailable { .. } => "ServiceUnavailable",
             ApiError::NodeAnswered { code, .. } => match *code {
                 StatusCode::BAD_REQUEST => "BadRequest",
                 StatusCode::FORBIDDEN => "Forbidden",
@@ -364,6 +373,8 @@ impl ApiError {
             | ApiError::Misdirected { .. }
             | ApiError::OriginRefused { .. }
             | ApiError::NodeUnreachable { .. }
+            | ApiError::ServiceUnavailable { .. }
+            | ApiError::NotServed { .. }
             | ApiError::NodeAnswered { .. } => return None,
         }
         if let Some(seconds) = self.retry_after() {

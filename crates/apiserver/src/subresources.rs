@@ -7,10 +7,13 @@ mod eviction;
 mod finalize;
 mod log;
 mod node_request;
+mod proxy;
+mod proxy_target;
 mod relay;
 mod scale;
 mod status;
 mod token;
+mod upgraded;
 
 use crate::gatekeeper::Call;
 use crate::query::Query;
@@ -21,7 +24,7 @@ use crate::templates;
 /// Whether a request to a subresource may last.
 pub(crate) fn is_long(subresource: &str, query: &Query) -> bool {
     match subresource {
-        "exec" | "attach" | "portforward" => true,
+        "exec" | "attach" | "portforward" | "proxy" => true,
         "log" => query.is_true("follow"),
         _ => false,
     }
@@ -29,7 +32,15 @@ pub(crate) fn is_long(subresource: &str, query: &Query) -> bool {
 
 /// Does what a request to a subresource asks for.
 pub(crate) async fn dispatch(call: Call, subresource: &str, rest: &str) -> Result<Answer, ApiError> {
-    if !call.kind.has_subresource(subresource) || !rest.is_empty() {
+    if subresource == "resize" && call.kind.has_subresource("ephemeralcontainers") {
+        return Err(ApiError::NotServed {
+            message: format!(
+                "pod \"{}\" cannot be resized in place: this server does not change the resources of running containers; delete the pod and create it with others",
+                call.name
+            ),
+        });
+    }
+    if !call.kind.has_subresource(subresource) || !(rest.is_empty() || subresource == "proxy") {
         return Err(ApiError::NoSuchPath);
     }
     match subresource {
@@ -44,6 +55,7 @@ pub(crate) async fn dispatch(call: Call, subresource: &str, rest: &str) -> Resul
         "token" => token::run(call).await,
         "processed" => templates::process_stored(call).await,
         "exec" | "attach" | "portforward" => relay::run(call, subresource).await,
+        "proxy" => proxy::run(call, rest).await,
         _ => Err(ApiError::NoSuchPath),
     }
 }

@@ -1,14 +1,17 @@
-//! The kubelet's HTTP interface: health, pods, logs, environments, and the relays of exec, attach and port-forward. Who may
+//! The kubelet's HTTP interface: health, pods, logs, environments, the relays of exec, attach and port-forward, and requests
+//! to ports of pods. Who may
 //! ask what is decided where the connection comes from: whoever holds it has been let through.
 
 mod environment;
 mod logs;
+mod pod_proxy;
 mod query;
 mod streams;
 
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use cri::v1;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -43,6 +46,9 @@ enum HttpError {
     /// Another method is meant.
     #[error("method not allowed")]
     MethodNotAllowed,
+    /// Nobody answers at a port of a pod.
+    #[error("error trying to reach service: {0}")]
+    Unreachable(String),
     /// The runtime or the file system refused.
     #[error("{0}")]
     Internal(String),
@@ -54,6 +60,7 @@ impl HttpError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Unreachable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -100,12 +107,24 @@ impl HttpInterface {
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
         match self.route(request).await {
             Ok(response) => response,
+            // This one is handed on to clients of the API as it is.
+            Err(error @ HttpError::Unreachable(_)) => {
+                let mut answer = json(&serde_json::json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                    "message": error.to_string(), "reason": "ServiceUnavailable", "code": 503,
+                }));
+                *answer.status_mut() = error.status();
+                answer
+            }
             Err(error) => text(error.status(), error.to_string()),
         }
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Response<Body>, HttpError> {
         let path = request.uri().path().to_owned();
+        if let Some(target) = pod_proxy::Target::read(&path) {
+            return pod_proxy::answer(self, target?, request).await;
+        }
         let parts: Vec<String> = path
             .split('/')
             .filter(|part| !part.is_empty())
@@ -118,6 +137,7 @@ impl HttpInterface {
             ["healthz"] if get => Ok(text(StatusCode::OK, "ok")),
             ["pods"] if get => Ok(self.list_pods().await),
             ["metrics"] if get => self.metrics().await,
+            ["runningpods"] if get => self.list_running_pods().await,
             ["containerLogs", namespace, pod, container] if get => {
                 logs::answer(self, (namespace, pod, container), request.uri().query()).await
             }
@@ -133,7 +153,7 @@ impl HttpInterface {
                 }
             }
             ["portForward", namespace, pod] => streams::port_forward(self, (namespace, pod), request).await,
-            ["healthz"] | ["pods"] | ["metrics"] | ["containerLogs", _, _, _] | ["environment", _, _] => {
+            ["healthz"] | ["pods"] | ["metrics"] | ["runningpods"] | ["containerLogs", _, _, _] | ["environment", _, _] => {
                 Err(HttpError::MethodNotAllowed)
             }
             _ => Err(HttpError::NotFound(format!("the node has no path {path}"))),
@@ -151,6 +171,43 @@ impl HttpInterface {
         let text = self.agent.metrics.render(pods.iter().map(AsRef::as_ref));
         let text = text.map_err(|error| HttpError::Internal(error.to_string()))?;
         Ok(answer(StatusCode::OK, metrics::TEXT, full(text)))
+    }
+
+    /// The pods that have a sandbox in the runtime, with the containers that run: what is, whatever the API says.
+    async fn list_running_pods(&self) -> Result<Response<Body>, HttpError> {
+        let runtime = &self.agent.runtime;
+        let refused = |status: tonic::Status| HttpError::Internal(status.message().to_owned());
+        let sandboxes = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await.map_err(refused)?;
+        let containers = runtime.list_containers(v1::ListContainersRequest::default()).await.map_err(refused)?;
+        let containers = containers.into_inner().containers;
+        let ready = v1::PodSandboxState::SandboxReady as i32;
+        let items: Vec<serde_json::Value> = sandboxes
+            .into_inner()
+            .items
+            .into_iter()
+            .filter(|sandbox| sandbox.state == ready)
+            .filter_map(|sandbox| {
+                let running: Vec<serde_json::Value> = containers
+                    .iter()
+                    .filter(|one| one.pod_sandbox_id == sandbox.id)
+                    .filter(|one| one.state == v1::ContainerState::ContainerRunning as i32)
+                    .map(|one| {
+                        let name = one.metadata.as_ref().map_or("", |metadata| metadata.name.as_str());
+                        let image = one.image.as_ref().map_or("", |image| image.image.as_str());
+                        serde_json::json!({"name": name, "image": image, "resources": {}})
+                    })
+                    .collect();
+                let metadata = sandbox.metadata?;
+                Some(serde_json::json!({
+                    "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
+                    "spec": {"containers": running},
+                    "status": {},
+                }))
+            })
+            .collect();
+        Ok(json(
+            &serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}),
+        ))
     }
 
     async fn find(

@@ -280,7 +280,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn encrypt(
+/// Goes over to TLS on a connection, with whatever certificate the other side has.
+pub(crate) async fn encrypt(
     stream: TcpStream,
     host: &str,
 ) -> Result<tokio_rustls::client::TlsStream<FirstBytes>, HttpError> {
@@ -297,7 +298,7 @@ async fn encrypt(
 }
 
 /// Remembers how what is read begins, by which a server is known that talks plain HTTP.
-struct FirstBytes {
+pub(crate) struct FirstBytes {
     stream: TcpStream,
     seen: Vec<u8>,
 }

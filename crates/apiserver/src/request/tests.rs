@@ -29,8 +29,19 @@ fn paths_are_read_as_kubernetes_reads_them() {
         ("/api/v1/namespaces/a/pods/p/log", r#"/v1 pods ns=Some("a") name=Some("p") sub=Some("log") rest="#),
         (
             "/api/v1/namespaces/a/pods/p/proxy/x/y",
-            r#"/v1 pods ns=Some("a") name=Some("p") sub=Some("proxy") rest=x/y"#,
+            r#"/v1 pods ns=Some("a") name=Some("p") sub=Some("proxy") rest=/x/y"#,
         ),
+        (
+            "/api/v1/namespaces/a/pods/p:80/proxy/x//y%2f/../z/",
+            r#"/v1 pods ns=Some("a") name=Some("p:80") sub=Some("proxy") rest=/x//y%2f/../z/"#,
+        ),
+        (
+            "/api/v1/namespaces/a/services/https:s:web/proxy/",
+            r#"/v1 services ns=Some("a") name=Some("https:s:web") sub=Some("proxy") rest=/"#,
+        ),
+        ("/api/v1/nodes/n/proxy", r#"/v1 nodes ns=None name=Some("n") sub=Some("proxy") rest="#),
+        ("/api/v1/nodes/n/proxy/pods", r#"/v1 nodes ns=None name=Some("n") sub=Some("proxy") rest=/pods"#),
+        ("/api/v1/namespaces/proxy/pods", r#"/v1 pods ns=Some("proxy") name=None sub=None rest="#),
         ("/api/v1/namespaces", r#"/v1 namespaces ns=None name=None sub=None rest="#),
         ("/api/v1/namespaces/a", r#"/v1 namespaces ns=None name=Some("a") sub=None rest="#),
         ("/api/v1/namespaces/a/status", r#"/v1 namespaces ns=None name=Some("a") sub=Some("status") rest="#),
@@ -58,6 +69,8 @@ fn tricks_with_paths_name_nothing() {
     for path in [
         "/api/v1/namespaces/a/pods/..%2f..%2fsecrets",
         "/api/v1//pods",
+        "/api/v1/nodes//proxy/x",
+        "/api/v1/nodes/../proxy/x",
         "/api/v1/namespaces/a/pods/%2e%2e/b",
         "/api/v1/namespaces/../pods",
         "/api/v1/namespaces/a/pods/x%00y",
@@ -82,5 +95,7 @@ fn methods_become_verbs() {
     assert_eq!(verb(Method::GET, "/api/v1/nodes/n", ""), Some(Verb::Get));
     assert_eq!(verb(Method::DELETE, "/api/v1/nodes", ""), Some(Verb::DeleteCollection));
     assert_eq!(verb(Method::DELETE, "/api/v1/nodes/n", ""), Some(Verb::Delete));
+    assert_eq!(verb(Method::OPTIONS, "/api/v1/nodes/n/proxy", ""), Some(Verb::Get));
+    assert_eq!(verb(Method::OPTIONS, "/api/v1/nodes/n", ""), None);
     assert_eq!(verb(Method::TRACE, "/api/v1/nodes/n", ""), None);
 }

@@ -14,7 +14,7 @@ pub(crate) struct Nodes;
 
 impl Strategy for Nodes {
     fn subresources(&self) -> &'static [&'static str] {
-        &["status"]
+        &["proxy", "status"]
     }
 
     fn fields(&self) -> &'static [SelectableField] {

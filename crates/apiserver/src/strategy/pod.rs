@@ -24,6 +24,7 @@ impl Strategy for Pods {
             "exec",
             "log",
             "portforward",
+            "proxy",
             "status",
         ]
     }

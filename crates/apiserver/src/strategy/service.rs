@@ -12,7 +12,7 @@ pub(crate) struct Services;
 
 impl Strategy for Services {
     fn subresources(&self) -> &'static [&'static str] {
-        &["status"]
+        &["proxy", "status"]
     }
 
     fn fields(&self) -> &'static [SelectableField] {

@@ -13,6 +13,7 @@ use crate::gatekeeper::Call;
 use crate::object::{list, text, tree};
 use crate::query::percent_encode;
 use crate::responses::{Answer, BodyError, answer, streamed};
+use crate::server::Server;
 use crate::status::ApiError;
 
 /// Most bytes of a kubelet's error that are handed on.
@@ -74,7 +75,7 @@ pub(super) fn chosen_query(call: &Call, names: &[&str]) -> String {
 
 /// Opens a connection to a node and starts to speak HTTP on it.
 pub(super) async fn send<B>(
-    call: &Call,
+    server: &Server,
     node: &str,
     request: Request<B>,
 ) -> Result<Response<Incoming>, ApiError>
@@ -83,7 +84,7 @@ where
     B::Error: Into<BodyError>,
 {
     let unreachable = |reason: String| ApiError::NodeUnreachable { node: node.to_owned(), reason };
-    let io = call.server.nodes.0.connect(node).await.map_err(|error| unreachable(error.to_string()))?;
+    let io = server.nodes.0.connect(node).await.map_err(|error| unreachable(error.to_string()))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
         .await
         .map_err(|error| unreachable(error.to_string()))?;
@@ -104,7 +105,7 @@ pub(super) async fn get(call: Call, node: &str, path: &str) -> Result<Answer, Ap
         .header(HOST, HeaderValue::from_static("kubelet"))
         .body(Empty::<Bytes>::new())
         .map_err(|error| ApiError::Internal { message: error.to_string() })?;
-    let response = send(&call, node, request).await?;
+    let response = send(&call.server, node, request).await?;
     if response.status() != StatusCode::OK {
         return Err(refusal(response).await);
     }

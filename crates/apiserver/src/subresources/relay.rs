@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, UPGRADE};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Empty;
-use hyper_util::rt::TokioIo;
 
 use super::node_request::{container, node, pod, refusal, send};
+use super::upgraded;
 use crate::gatekeeper::Call;
 use crate::query::percent_encode;
 use crate::request::Verb;
@@ -58,7 +58,7 @@ pub(super) async fn run(mut call: Call, subresource: &str) -> Result<Answer, Api
         .body(Empty::<Bytes>::new())
         .map_err(|error| ApiError::Internal { message: error.to_string() })?;
     copy_headers(call.request.headers(), request.headers_mut());
-    let mut response = send(&call, &node, request).await?;
+    let mut response = send(&call.server, &node, request).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let accepted: Vec<HeaderValue> =
             response.headers().get_all(&ACCEPTED_VERSIONS).iter().cloned().collect();
@@ -72,19 +72,7 @@ pub(super) async fn run(mut call: Call, subresource: &str) -> Result<Answer, Api
     *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     copy_headers(response.headers(), reply.headers_mut());
     let near = hyper::upgrade::on(&mut call.request);
-    let far = hyper::upgrade::on(&mut response);
-    let closing = call.server.closing().clone();
-    let in_flight = call.place;
-    tokio::spawn(async move {
-        // The request counts as running until the stream ends.
-        let _in_flight = in_flight;
-        let (Ok(near), Ok(far)) = tokio::join!(near, far) else { return };
-        let (mut near, mut far) = (TokioIo::new(near), TokioIo::new(far));
-        tokio::select! {
-            _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-            () = closing.cancelled() => {}
-        }
-    });
+    upgraded::join(near, hyper::upgrade::on(&mut response), &call.server, call.place);
     Ok(reply)
 }
 

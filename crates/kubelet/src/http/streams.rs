@@ -8,6 +8,7 @@ use cri::v1;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -109,6 +110,19 @@ pub(super) async fn port_forward(
         port.push(i32::from(number));
     }
     let pod = interface.find(namespace, name).await?;
+    let sandbox = ready_sandbox(interface, &pod)
+        .await?
+        .ok_or_else(|| HttpError::BadRequest(format!("pod {name} does not run")))?;
+    let forward = v1::PortForwardRequest { pod_sandbox_id: sandbox, port };
+    let answer = interface.agent.runtime.port_forward(forward).await.map_err(refused)?;
+    relay(interface, &answer.into_inner().url, request).await
+}
+
+/// The sandbox of a pod that is ready.
+pub(super) async fn ready_sandbox(
+    interface: &HttpInterface,
+    pod: &Pod,
+) -> Result<Option<String>, HttpError> {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let filter = v1::PodSandboxFilter {
         label_selector: std::collections::BTreeMap::from([(labels::POD_UID.to_owned(), uid)]),
@@ -116,15 +130,9 @@ pub(super) async fn port_forward(
     };
     let list = v1::ListPodSandboxRequest { filter: Some(filter) };
     let sandboxes = interface.agent.runtime.list_pod_sandbox(list).await.map_err(refused)?;
-    let ready = sandboxes
-        .into_inner()
-        .items
-        .into_iter()
-        .find(|sandbox| sandbox.state == v1::PodSandboxState::SandboxReady as i32)
-        .ok_or_else(|| HttpError::BadRequest(format!("pod {name} does not run")))?;
-    let forward = v1::PortForwardRequest { pod_sandbox_id: ready.id, port };
-    let answer = interface.agent.runtime.port_forward(forward).await.map_err(refused)?;
-    relay(interface, &answer.into_inner().url, request).await
+    let mut sandboxes = sandboxes.into_inner().items.into_iter();
+    let ready = sandboxes.find(|sandbox| sandbox.state == v1::PodSandboxState::SandboxReady as i32);
+    Ok(ready.map(|sandbox| sandbox.id))
 }
 
 /// The running instance of a container; of the pod's only or first one if none is named.
@@ -198,10 +206,17 @@ async fn relay(
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync()));
     }
-    let far = hyper::upgrade::on(&mut answer);
-    let near = hyper::upgrade::on(&mut request);
+    join(interface, hyper::upgrade::on(&mut request), hyper::upgrade::on(&mut answer));
+    let mut response = Response::new(super::full(Bytes::new()));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().clone_from(answer.headers());
+    Ok(response)
+}
+
+/// Joins two connections once both are upgraded, in a task of its own.
+pub(super) fn join(interface: &HttpInterface, near: OnUpgrade, far: OnUpgrade) {
     interface.agent.spawn(async move {
-        // The near side is upgraded once the answer below has been sent.
+        // The near side is upgraded once its answer has been sent.
         let (Ok(far), Ok(near)) = tokio::join!(far, near) else {
             return;
         };
@@ -210,8 +225,4 @@ async fn relay(
             tracing::debug!(%error, "a stream ended early");
         }
     });
-    let mut response = Response::new(super::full(Bytes::new()));
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.headers_mut().clone_from(answer.headers());
-    Ok(response)
 }
