@@ -177,8 +177,10 @@ impl HttpInterface {
     async fn list_running_pods(&self) -> Result<Response<Body>, HttpError> {
         let runtime = &self.agent.runtime;
         let refused = |status: tonic::Status| HttpError::Internal(status.message().to_owned());
-        let sandboxes = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await.map_err(refused)?;
-        let containers = runtime.list_containers(v1::ListContainersRequest::default()).await.map_err(refused)?;
+        let sandboxes =
+            runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await.map_err(refused)?;
+        let containers =
+            runtime.list_containers(v1::ListContainersRequest::default()).await.map_err(refused)?;
         let containers = containers.into_inner().containers;
         let ready = v1::PodSandboxState::SandboxReady as i32;
         let items: Vec<serde_json::Value> = sandboxes
@@ -205,9 +207,7 @@ impl HttpInterface {
                 }))
             })
             .collect();
-        Ok(json(
-            &serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}),
-        ))
+        Ok(json(&serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})))
     }
 
     async fn find(

@@ -124,7 +124,8 @@ fn without_hops(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<&str> = named_by_connection(headers).collect();
     let mut kept = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
-        let hop = HOP_BY_HOP.contains(name) || named.iter().any(|named| name.as_str().eq_ignore_ascii_case(named));
+        let hop =
+            HOP_BY_HOP.contains(name) || named.iter().any(|named| name.as_str().eq_ignore_ascii_case(named));
         if !hop {
             kept.append(name.clone(), value.clone());
         }

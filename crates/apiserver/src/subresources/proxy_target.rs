@@ -89,8 +89,9 @@ fn to_pod(call: &Call, pod: &Value, scheme: &str, port: u16) -> Result<ProxyTarg
 /// The named port; else the first that a container declares; else that of the scheme.
 fn pod_port(pod: &Value, named: Named<'_>) -> Result<u16, ApiError> {
     if !named.port.is_empty() {
-        return number(named.port)
-            .ok_or_else(|| ApiError::bad_request(format!("invalid pod request: {:?} is not a port", named.port)));
+        return number(named.port).ok_or_else(|| {
+            ApiError::bad_request(format!("invalid pod request: {:?} is not a port", named.port))
+        });
     }
     let declared = list(pod, &["spec", "containers"])
         .iter()
@@ -248,7 +249,8 @@ mod tests {
             assert_eq!(error.to_string(), message);
             assert_eq!(error.code(), http::StatusCode::SERVICE_UNAVAILABLE);
         }
-        let unready = json!({"spec": {"selector": {"app": "web"}, "ports": ports, "publishNotReadyAddresses": true}});
+        let unready =
+            json!({"spec": {"selector": {"app": "web"}, "ports": ports, "publishNotReadyAddresses": true}});
         assert!(behind_service(&unready, named, &[pod("p", "False")]).is_ok());
     }
 }

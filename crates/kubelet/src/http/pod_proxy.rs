@@ -1,12 +1,12 @@
 //! `/podProxy/NAMESPACE/POD/SCHEME/PORT/PATH`: any HTTP request to a port of a pod, from inside the pod's network. Path and
 //! query of the target stay as they came.
 
+use cri::v1;
 use http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use cri::v1;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Body, HttpError, HttpInterface, query, streams};
@@ -106,9 +106,9 @@ async fn exchange(
     let near = hyper::upgrade::on(&mut request);
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
     let (mut head, body) = request.into_parts();
-    head.uri = format!("{path}{query}").parse().map_err(|error| {
-        HttpError::BadRequest(format!("the path cannot be passed on: {error}"))
-    })?;
+    head.uri = format!("{path}{query}")
+        .parse()
+        .map_err(|error| HttpError::BadRequest(format!("the path cannot be passed on: {error}")))?;
     // The length of the body is told again, as fits this connection.
     head.headers.remove(TRANSFER_ENCODING);
     if !head.headers.contains_key(UPGRADE) {
@@ -136,9 +136,9 @@ mod tests {
     fn the_path_of_the_target_stays_as_it_came() {
         let read = |path: &str| {
             Target::read(path).map(|target| {
-                target.ok().map(|target| {
-                    (target.namespace, target.pod, target.encrypted, target.port, target.path)
-                })
+                target
+                    .ok()
+                    .map(|target| (target.namespace, target.pod, target.encrypted, target.port, target.path))
             })
         };
         let row = |encrypted, port, path: &str| {

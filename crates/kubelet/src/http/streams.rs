@@ -119,10 +119,7 @@ pub(super) async fn port_forward(
 }
 
 /// The sandbox of a pod that is ready.
-pub(super) async fn ready_sandbox(
-    interface: &HttpInterface,
-    pod: &Pod,
-) -> Result<Option<String>, HttpError> {
+pub(super) async fn ready_sandbox(interface: &HttpInterface, pod: &Pod) -> Result<Option<String>, HttpError> {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let filter = v1::PodSandboxFilter {
         label_selector: std::collections::BTreeMap::from([(labels::POD_UID.to_owned(), uid)]),
