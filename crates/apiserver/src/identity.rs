@@ -61,6 +61,11 @@ impl Identity {
         Identity::new(format!("{NODE_PREFIX}{name}"), vec![NODES.to_owned()])
     }
 
+    /// The API server as its nodes see it.
+    pub fn api_server() -> Identity {
+        Identity::new("kube-apiserver-kubelet-client", vec![MASTERS.to_owned()])
+    }
+
     /// Somebody without credentials.
     pub fn anonymous() -> Identity {
         Identity::new(ANONYMOUS, vec![UNAUTHENTICATED.to_owned()])

@@ -19,7 +19,8 @@ pub type NodeConnection<'c> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Nod
 /// Requests that the server sends: `GET /containerLogs/NAMESPACE/POD/CONTAINER?follow=&tailLines=&previous=&timestamps=&sinceSeconds=&sinceTime=&limitBytes=`,
 /// `GET /environment/NAMESPACE/POD?container=&showSecrets=`, and upgrades of
 /// `/exec/NAMESPACE/POD/CONTAINER`, `/attach/NAMESPACE/POD/CONTAINER`, `/portForward/NAMESPACE/POD` with the client's
-/// query and headers.
+/// query and headers; for `proxy`, anything to `/podProxy/NAMESPACE/POD/SCHEME/PORT/PATH`, and anything at all of whoever may
+/// use the proxy of the node.
 pub trait NodeConnector: Send + Sync + 'static {
     /// Opens a connection to the kubelet of the node `node`.
     fn connect<'c>(&'c self, node: &'c str) -> NodeConnection<'c>;

@@ -4,10 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
-
-use ::apiserver::NoNodes;
 
 use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects, ServerOptions};
 use crate::failure::{CANNOT_START, Failure};
@@ -70,7 +67,7 @@ async fn stay(args: &ApiserverArgs) -> Result<(), Failure> {
         listening: Some(listening),
         names: args.tls_san.clone(),
         options: &args.server,
-        nodes: Arc::new(NoNodes),
+        own_node: None,
     };
     let mut control_plane = ControlPlane::start(config).await?;
     if let Some(kubeconfig) = &control_plane.kubeconfig

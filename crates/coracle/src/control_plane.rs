@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use api::FeatureGates;
 use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
-use apiserver::{ApiServer, ApiServerConfig, FixedTokens, Identity, NodeConnector, ServiceRange};
+use apiserver::{ApiServer, ApiServerConfig, FixedTokens, Identity, NodePorts, ServiceRange};
 use network::Network;
 use store::Store;
 use tokio::net::{TcpListener, TcpSocket};
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::node::{cannot_use, damage, in_memory};
+use crate::nodes::{Nodes, OwnNode};
 
 /// The flags of every command that serves an API.
 #[derive(Debug, Clone, clap::Args)]
@@ -91,8 +92,8 @@ pub(crate) struct ControlPlaneConfig<'c> {
     pub(crate) names: Vec<String>,
     /// What the user chose on the command line.
     pub(crate) options: &'c ServerOptions,
-    /// The way to the nodes.
-    pub(crate) nodes: Arc<dyn NodeConnector>,
+    /// The node of this process; others are reached by their ports.
+    pub(crate) own_node: Option<OwnNode>,
 }
 
 /// Why a listener cannot be served: one of several kinds of errors that are only told.
@@ -160,7 +161,17 @@ impl ControlPlane {
             authority_pem: Some(authority.certificate_pem().to_owned()),
             ..ApiServerConfig::default()
         };
-        let server = ApiServer::new(server_config, store.clone(), config.nodes)
+        let ports = match config.listening {
+            None => None,
+            Some(_) => {
+                let credential = authority
+                    .client("kubelet-client", &Identity::api_server())
+                    .map_err(|error| failed(&error))?;
+                Some(NodePorts::new(store.clone(), &credential).map_err(|error| failed(&error))?)
+            }
+        };
+        let nodes = Nodes { own: config.own_node, ports };
+        let server = ApiServer::new(server_config, store.clone(), Arc::new(nodes))
             .await
             .map_err(|error| failed(&error))?;
         let client = in_memory::client(&server, Identity::admin(), "coracle");
@@ -292,7 +303,7 @@ fn open_store(objects: Objects, path: &Path) -> Result<Store, Failure> {
     }
 }
 
-fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     let failure = Failure::text(INPUT, format!("cannot listen on {address}: {error}"));
     match error.kind() {
         io::ErrorKind::AddrInUse => {

@@ -1,16 +1,19 @@
 //! The command `coracle kubelet`: the node agent alone. Without an API server it runs the pods of a directory; with one it is
 //! one of its nodes. Its container runtime is in this process, or any other that speaks the standard interface.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::kubelet::KubeletHandle;
+use ::kubelet::{KubeletHandle, PortTls};
+use apiserver::authority::Authority;
 use network::Network;
 use runtime::Runtime;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::control_plane::cannot_listen;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
@@ -25,7 +28,7 @@ use crate::node::{
 #[command(after_help = "\
 Examples:
   coracle kubelet --pod-manifest-path /etc/coracle/pods       run the pods of a directory, without any API
-  coracle kubelet --kubeconfig node.conf --node-name node-2   be a node of an API server
+  coracle kubelet --kubeconfig node.conf --node-name node-2   be a node of an API server, reached at port 10250
   coracle kubelet --pod-manifest-path DIR --container-runtime-endpoint unix:///run/containerd/containerd.sock")]
 pub(crate) struct KubeletArgs {
     /// Directory of manifests whose pods run here.
@@ -46,6 +49,9 @@ pub(crate) struct KubeletArgs {
     /// Name of the node [default: the host name].
     #[arg(long, alias = "hostname-override", value_name = "NAME", value_parser = flag_values::node_name)]
     node_name: Option<String>,
+    /// Where the API server and tools reach this node: logs, exec, port-forward [default: 0.0.0.0:10250, or a free port].
+    #[arg(long, value_name = "ADDR:PORT", requires = "kubeconfig")]
+    listen: Option<SocketAddr>,
     #[command(flatten)]
     node: NodeOptions,
 }
@@ -102,8 +108,17 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     let directory = config.base.clone();
     private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
     let lock = lock(&directory)?;
-    let client = match &args.kubeconfig {
-        Some(file) => Some(client(file).await?),
+    let api = match &args.kubeconfig {
+        Some(file) => Some(api(file).await?),
+        None => None,
+    };
+    let port = match &api {
+        // Without an authority nobody could be known who knocks.
+        Some(api) if api.authorities.is_empty() => {
+            tracing::warn!("the kubeconfig names no certificate authority: logs, exec and port-forward are not served");
+            None
+        }
+        Some(_) => Some(listen(args.listen).await?),
         None => None,
     };
     let (own, clients, address) = match socket {
@@ -123,14 +138,25 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
         }
     };
     let shutdown = CancellationToken::new();
-    let settings = kubelet_config(&config, &directory, address);
+    let mut settings = kubelet_config(&config, &directory, address);
+    if let Some(listener) = &port {
+        // Who joins a cluster is reached from other machines.
+        settings.addresses = vec![machine_address()];
+        settings.port = listener.local_addr().map_err(|error| failed(&error))?.port();
+    }
+    let addresses = settings.addresses.clone();
     let (runtime, images) = clients;
     let ending = shutdown.clone().cancelled_owned();
-    let handle: KubeletHandle = match client {
-        Some(client) => ::kubelet::spawn_kubelet(settings, client, runtime, images, ending),
+    let handle: KubeletHandle = match &api {
+        Some(api) => ::kubelet::spawn_kubelet(settings, api.client.clone(), runtime, images, ending),
         None => ::kubelet::spawn_standalone_kubelet(settings, runtime, images, ending),
     }
     .map_err(|error| failed(&error))?;
+    if let (Some(api), Some(listener)) = (&api, port) {
+        let tls = port_tls(&directory, &config.node_name, &addresses, &api.authorities)?;
+        tracing::info!(address = ?listener.local_addr().ok(), "the node's port is open to the API server");
+        handle.serve(listener, tls);
+    }
     tracing::info!(node = config.node_name, "the node agent runs");
     interrupts.next().await;
     shutdown.cancel();
@@ -155,7 +181,44 @@ fn lock(directory: &Path) -> Result<std::fs::File, Failure> {
     Ok(file)
 }
 
-async fn client(file: &Path) -> Result<kube::Client, Failure> {
+/// The API server whose node this is.
+struct Api {
+    client: kube::Client,
+    /// Its authorities' certificates (DER): who shows a certificate of theirs at the node's port is known.
+    authorities: Vec<Vec<u8>>,
+}
+
+/// The port of a kubelet, unless another is wanted.
+const USUAL_PORT: u16 = 10250;
+
+/// Listens where the user wants; else at the usual port, or at a free one when another node of this machine has that.
+async fn listen(wanted: Option<SocketAddr>) -> Result<TcpListener, Failure> {
+    if let Some(address) = wanted {
+        return TcpListener::bind(address).await.map_err(|error| cannot_listen(address, &error));
+    }
+    let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
+    match TcpListener::bind(any(USUAL_PORT)).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => TcpListener::bind(any(0)).await.map_err(|error| cannot_listen(any(0), &error)),
+    }
+}
+
+/// TLS of the node's port, with a certificate that the node makes for itself.
+fn port_tls(
+    directory: &Path,
+    node_name: &str,
+    addresses: &[String],
+    authorities: &[Vec<u8>],
+) -> Result<PortTls, Failure> {
+    let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
+    let authority = Authority::open(&directory.join("kubelet-pki")).map_err(|error| failed(&error))?;
+    let mut names = vec![node_name.to_owned(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+    names.extend(addresses.iter().cloned());
+    let own = authority.server(&names).map_err(|error| failed(&error))?;
+    ::kubelet::port_tls(authorities, own.certificate_pem(), own.key_pem()).map_err(|error| failed(&error))
+}
+
+async fn api(file: &Path) -> Result<Api, Failure> {
     let unusable = |error: &dyn std::error::Error| {
         Failure::new(INPUT, error)
             .place(file.display().to_string())
@@ -166,7 +229,9 @@ async fn client(file: &Path) -> Result<kube::Client, Failure> {
     let mut config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable(&error))?;
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(KUBELET_AGENT)));
-    kube::Client::try_from(config).map_err(|error| unusable(&error))
+    let authorities = config.root_cert.clone().unwrap_or_default();
+    let client = kube::Client::try_from(config).map_err(|error| unusable(&error))?;
+    Ok(Api { client, authorities })
 }
 
 /// The address from which the machine would go to the world; nothing is sent.

@@ -25,6 +25,7 @@ mod kubelet;
 mod logging;
 mod logs;
 mod node;
+mod nodes;
 mod prerequisites;
 mod run;
 mod standard_output;

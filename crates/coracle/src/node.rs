@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects};
 use crate::failure::{CANNOT_START, Failure};
 use crate::flag_values::NODE_NAME_BYTES;
+use crate::nodes::OwnNode;
 use options::{EnvFileSyntax, HookHosts, NodeOptions};
 
 /// What the kubelet calls itself towards the API server: the manager of what it writes.
@@ -128,7 +129,10 @@ impl Node {
             listening,
             names,
             options: &config.options.server,
-            nodes: Arc::clone(&connector) as Arc<dyn NodeConnector>,
+            own_node: Some(OwnNode {
+                name: config.node_name.clone(),
+                connector: Arc::clone(&connector) as Arc<dyn NodeConnector>,
+            }),
         })
         .await?;
         let (runtime, network) = open_runtime(&config, &directory).await?;

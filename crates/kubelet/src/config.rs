@@ -24,6 +24,8 @@ pub struct KubeletConfig {
     pub root_dir: PathBuf,
     /// The node's addresses, the primary one first.
     pub addresses: Vec<String>,
+    /// Where the node's HTTP interface is served, as its object says; [`crate::KubeletHandle::serve`] serves it.
+    pub port: u16,
     /// Which optional behaviour is on.
     pub feature_gates: FeatureGates,
     /// How env files are read.
@@ -63,6 +65,7 @@ impl KubeletConfig {
             seccomp_dir: root_dir.join("seccomp"),
             root_dir,
             addresses: vec!["127.0.0.1".to_owned()],
+            port: 10250,
             feature_gates: FeatureGates::default(),
             env_file_syntax: envfile::Syntax::default(),
             strict_references: false,

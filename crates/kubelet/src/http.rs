@@ -9,6 +9,7 @@ mod query;
 mod streams;
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cri::v1;
@@ -23,6 +24,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::agent::SharedAgent;
 use crate::metrics;
 use crate::pods::PodsHandle;
+use crate::port::{Guard, Refusal};
+
+/// A client has so long to send the head of a request, and a connection without one is kept for so long.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The body of an answer.
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -89,14 +94,39 @@ fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Respons
 }
 
 impl HttpInterface {
-    /// Serves one connection until it ends.
+    /// Serves one connection of the API server until it ends.
     pub(crate) async fn serve_connection(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-        let service = service_fn(move |request| {
-            let interface = self.clone();
-            async move { Ok::<_, Infallible>(interface.respond(request).await) }
+        self.serve_guarded(io, None).await;
+    }
+
+    /// Serves one connection until it ends; what the guard does not let through is refused.
+    pub(crate) async fn serve_guarded(
+        self,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        guard: Option<Guard>,
+    ) {
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (interface, guard) = (self.clone(), guard.clone());
+            async move {
+                if let Some(guard) = guard {
+                    let judged =
+                        guard.judge(request.method(), request.uri().path(), request.headers()).await;
+                    match judged {
+                        Ok(()) => {}
+                        Err(Refusal::Unauthorized) => {
+                            return Ok::<_, Infallible>(text(StatusCode::UNAUTHORIZED, "Unauthorized"));
+                        }
+                        Err(Refusal::Forbidden { message }) => {
+                            return Ok(text(StatusCode::FORBIDDEN, message));
+                        }
+                    }
+                }
+                Ok(interface.respond(request).await)
+            }
         });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
             .serve_connection(TokioIo::new(io), service)
             .with_upgrades();
         if let Err(error) = connection.await {

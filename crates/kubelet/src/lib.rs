@@ -67,6 +67,7 @@ mod pod_source;
 mod pod_store;
 mod pod_users;
 mod pods;
+mod port;
 mod probe_attempt;
 mod probes;
 mod references;
@@ -86,6 +87,7 @@ mod volumes;
 mod worker;
 
 pub use config::{HookHosts, KubeletConfig};
+pub use port::{PortError, PortTls, port_tls};
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -130,6 +132,12 @@ impl KubeletHandle {
     /// let only the API server have one.
     pub async fn serve_connection(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         self.interface.serve_connection(io).await;
+    }
+
+    /// Serves the kubelet's HTTP interface on a port, with TLS of [`port_tls`], until the agent ends. Requests are let through by
+    /// the client's certificate or token, and by what the API server says that it may.
+    pub fn serve(&self, listener: tokio::net::TcpListener, tls: PortTls) {
+        self.interface.agent.spawn(port::serve(self.interface.clone(), listener, tls));
     }
 
     /// Waits until the API has no pod of this node and nothing is left of those that it had: no container, no volume.

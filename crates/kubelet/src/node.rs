@@ -245,7 +245,7 @@ fn node_status(agent: &SharedAgent, not_ready: Option<&str>, old: Option<&NodeSt
             ready,
         ]),
         daemon_endpoints: Some(NodeDaemonEndpoints {
-            kubelet_endpoint: Some(DaemonEndpoint { port: 10250 }),
+            kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(agent.config.port) }),
         }),
         node_info: Some(system_information(agent)),
         ..NodeStatus::default()
