@@ -46,8 +46,8 @@ impl NodePorts {
         let pem = |what| move |source| TlsError::Pem { what, source };
         let certificate = CertificateDer::from_pem_slice(credential.certificate_pem().as_bytes())
             .map_err(pem("client certificate for nodes"))?;
-        let key = PrivateKeyDer::from_pem_slice(credential.key_pem().as_bytes())
-            .map_err(pem("key for nodes"))?;
+        let key =
+            PrivateKeyDer::from_pem_slice(credential.key_pem().as_bytes()).map_err(pem("key for nodes"))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = AnyCertificate(provider.clone());
         let config = ClientConfig::builder_with_provider(provider)
@@ -77,7 +77,8 @@ impl NodePorts {
         };
         let opened = tokio::time::timeout(PATIENCE, opening).await;
         let opened = opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-        let connection = opened.map_err(|error| io::Error::new(error.kind(), format!("{target}: {error}")))?;
+        let connection =
+            opened.map_err(|error| io::Error::new(error.kind(), format!("{target}: {error}")))?;
         Ok(Box::new(connection))
     }
 }
@@ -152,13 +153,19 @@ mod tests {
 
     #[test]
     fn a_node_says_where_its_kubelet_listens() {
-        let node = |addresses: serde_json::Value, port: serde_json::Value| {
-            json!({"status": {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}})
-        };
+        let node = |addresses: serde_json::Value, port: serde_json::Value| json!({"status": {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
         let address = |kind: &str, address: &str| json!({"type": kind, "address": address});
         for (addresses, port, expected) in [
-            (json!([address("Hostname", "n"), address("InternalIP", "10.0.0.1")]), json!(10250), Some("10.0.0.1:10250")),
-            (json!([address("ExternalIP", "1.2.3.4"), address("InternalIP", "fd00::1")]), json!(1), Some("[fd00::1]:1")),
+            (
+                json!([address("Hostname", "n"), address("InternalIP", "10.0.0.1")]),
+                json!(10250),
+                Some("10.0.0.1:10250"),
+            ),
+            (
+                json!([address("ExternalIP", "1.2.3.4"), address("InternalIP", "fd00::1")]),
+                json!(1),
+                Some("[fd00::1]:1"),
+            ),
             (json!([address("ExternalIP", "1.2.3.4")]), json!(2), Some("1.2.3.4:2")),
             (json!([address("InternalIP", "nonsense")]), json!(1), None),
             (json!([address("InternalIP", "10.0.0.1")]), json!(0), None),

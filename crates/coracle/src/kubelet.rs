@@ -115,7 +115,9 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     let port = match &api {
         // Without an authority nobody could be known who knocks.
         Some(api) if api.authorities.is_empty() => {
-            tracing::warn!("the kubeconfig names no certificate authority: logs, exec and port-forward are not served");
+            tracing::warn!(
+                "the kubeconfig names no certificate authority: logs, exec and port-forward are not served"
+            );
             None
         }
         Some(_) => Some(listen(args.listen).await?),

@@ -109,8 +109,7 @@ impl HttpInterface {
             let (interface, guard) = (self.clone(), guard.clone());
             async move {
                 if let Some(guard) = guard {
-                    let judged =
-                        guard.judge(request.method(), request.uri().path(), request.headers()).await;
+                    let judged = guard.judge(request.method(), request.uri().path(), request.headers()).await;
                     match judged {
                         Ok(()) => {}
                         Err(Refusal::Unauthorized) => {

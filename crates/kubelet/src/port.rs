@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::Api;
 use kube::api::PostParams;
 use rustls::server::WebPkiClientVerifier;
@@ -67,11 +65,7 @@ impl std::fmt::Debug for PortTls {
 /// # Errors
 ///
 /// See [`PortError`].
-pub fn port_tls(
-    client_authorities: &[Vec<u8>],
-    certificate: &str,
-    key: &str,
-) -> Result<PortTls, PortError> {
+pub fn port_tls(client_authorities: &[Vec<u8>], certificate: &str, key: &str) -> Result<PortTls, PortError> {
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(PortError::Pem)?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(PortError::Pem)?;
     let mut roots = rustls::RootCertStore::empty();
@@ -223,7 +217,12 @@ fn verb(method: &Method) -> &'static str {
 
 impl Guard {
     /// Judges one request.
-    pub(crate) async fn judge(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) async fn judge(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
         if path == "/healthz" {
             return Ok(());
         }
@@ -243,8 +242,10 @@ impl Guard {
             }
         }
         let node = &self.agent.config.node_name;
-        let message =
-            format!("Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)={subresources:?}, node={node})", user.name);
+        let message = format!(
+            "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)={subresources:?}, node={node})",
+            user.name
+        );
         Err(Refusal::Forbidden { message })
     }
 
@@ -261,7 +262,7 @@ impl Guard {
     async fn token_user(&self, headers: &HeaderMap) -> Option<User> {
         let token = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
         let review = TokenReview {
-            spec: TokenReviewSpec { token: Some(token.to_owned()), audiences: None },
+            spec: TokenReviewSpec { token: token.to_owned(), audiences: None },
             ..TokenReview::default()
         };
         let reviews: Api<TokenReview> = Api::all(self.agent.client.clone());
@@ -317,9 +318,12 @@ mod tests {
         ] {
             assert_eq!(subresources(path), expected, "{path}");
         }
-        for (method, expected) in
-            [(Method::GET, "get"), (Method::HEAD, "get"), (Method::POST, "create"), (Method::DELETE, "delete")]
-        {
+        for (method, expected) in [
+            (Method::GET, "get"),
+            (Method::HEAD, "get"),
+            (Method::POST, "create"),
+            (Method::DELETE, "delete"),
+        ] {
             assert_eq!(verb(&method), expected);
         }
     }
