@@ -54,6 +54,8 @@ mod scheduling;
 mod services;
 #[path = "e2e/static_pods.rs"]
 mod static_pods;
+#[path = "e2e/streams.rs"]
+mod streams;
 #[path = "e2e/template_examples.rs"]
 mod template_examples;
 #[path = "e2e/templates.rs"]

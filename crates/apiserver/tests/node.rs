@@ -38,7 +38,14 @@ impl EchoKubelet {
             *refused.status_mut() = StatusCode::BAD_REQUEST;
             return refused;
         }
-        if line.starts_with("/exec/") {
+        if line.starts_with("/portForward/") {
+            return Response::builder()
+                .status(403)
+                .header("x-accepted-stream-protocol-versions", "portforward.k8s.io")
+                .body(Full::from("unable to upgrade"))
+                .expect("a response");
+        }
+        if line.starts_with("/exec/") || line.ends_with("/upgrade") {
             let upgraded = hyper::upgrade::on(&mut request);
             tokio::spawn(async move {
                 let mut stream = TokioIo::new(upgraded.await.expect("upgraded"));
@@ -184,4 +191,62 @@ async fn streams_are_handed_through_after_the_upgrade() {
     assert_eq!(&echo, b"HELLO");
     let (code, _) = running.call("POST", &format!("{PODS}/p/exec?command=ls"), &[], b"").await;
     assert_eq!(code, 400, "without an upgrade there is no stream");
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_stream_names_the_protocols_that_would_have_been_taken() {
+    let running = started().await;
+    let headers = [("connection", "Upgrade"), ("upgrade", "SPDY/3.1"), ("x-stream-protocol-version", "v9")];
+    let response = running.send(request("POST", &format!("{PODS}/p/portforward"), &headers, b"")).await;
+    assert_eq!(response.status(), 403);
+    assert_eq!(response.headers()["x-accepted-stream-protocol-versions"], "portforward.k8s.io");
+}
+
+#[tokio::test]
+async fn requests_to_proxies_keep_their_path_and_query() {
+    let running = started().await;
+    for (path, asked) in [
+        ("p/proxy/a//b%2fc/../d/?x=%20&y", "/podProxy/default/p/http/80/a//b%2fc/../d/?x=%20&y"),
+        ("p:8080/proxy/", "/podProxy/default/p/http/8080/"),
+        ("https:p:443/proxy/x", "/podProxy/default/p/https/443/x"),
+    ] {
+        assert_eq!(text(&running, &format!("{PODS}/{path}")).await, (200, asked.to_owned()));
+    }
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] {
+        let response = running.send(request(method, &format!("{PODS}/p/proxy/x"), &[], b"{}")).await;
+        assert_eq!(response.status(), 200, "{method}");
+    }
+    let response = running.send(request("GET", &format!("{PODS}/p/proxy?x=1"), &[], b"")).await;
+    assert_eq!(response.status(), 301);
+    assert_eq!(response.headers()["location"], format!("{PODS}/p/proxy/?x=1"));
+    for (path, code, words) in [
+        ("new/proxy/", 400, "does not have a host assigned"),
+        ("none/proxy/", 404, "not found"),
+        ("ftp:p:1/proxy/", 400, "invalid pod request"),
+        ("lost/proxy/", 503, "nobody there"),
+        ("p/resize", 405, "cannot be resized in place"),
+    ] {
+        let (found, answer) = text(&running, &format!("{PODS}/{path}")).await;
+        assert!(found == code && answer.contains(words), "{path}: {found} {answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_passes_through_a_proxy() {
+    let running = started().await;
+    let io = running.server.in_memory(Identity::admin()).open();
+    let (mut reader, mut writer) = tokio::io::split(io);
+    let head = format!(
+        "GET {PODS}/p/proxy/upgrade HTTP/1.1\r\nhost: x\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\nauthorization: Basic c2VjcmV0\r\n\r\n"
+    );
+    writer.write_all(head.as_bytes()).await.expect("written");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(reader.read_u8().await.expect("an answer"));
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+    writer.write_all(b"hello").await.expect("written");
+    let mut echo = [0; 5];
+    reader.read_exact(&mut echo).await.expect("echoed");
+    assert_eq!(&echo, b"HELLO");
 }

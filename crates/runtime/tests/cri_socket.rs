@@ -12,6 +12,7 @@ use cri::v1::{
 };
 use futures::{SinkExt as _, StreamExt as _};
 use served_runtime::{ServedRuntime, Test, script, waiting};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -28,6 +29,7 @@ const TESTS: &[Test] = &[
     ("a_terminal_has_a_size", a_terminal_has_a_size),
     ("a_client_attaches_to_a_container", a_client_attaches_to_a_container),
     ("a_port_of_the_pods_loopback_is_forwarded", a_port_of_the_pods_loopback_is_forwarded),
+    ("crictl_executes_and_forwards_over_spdy", crictl_executes_and_forwards_over_spdy),
     ("a_daemon_that_dies_loses_nothing", a_daemon_that_dies_loses_nothing),
 ];
 
@@ -260,6 +262,94 @@ fn a_port_of_the_pods_loopback_is_forwarded(executor: &tokio::runtime::Runtime) 
             }
         }
         assert_eq!(String::from_utf8_lossy(&received[2..]), "echo hello\n", "behind the number of the port");
+        served.remove(pod).await;
+        served.end();
+    });
+}
+
+/// A SPDY session at a URL of the runtime, as `crictl` opens one.
+async fn open_spdy(
+    served: &ServedRuntime,
+    url: &str,
+    protocol: &str,
+) -> (spdy::Opener, tokio::task::JoinHandle<spdy::SessionEnd>) {
+    let rest = url.trim_start_matches("http://");
+    let (address, path) = rest.split_once('/').expect("a path");
+    let mut connection = served.connect(address).await;
+    let request = format!(
+        "POST /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: {protocol}\r\n\r\n"
+    );
+    connection.write_all(request.as_bytes()).await.expect("sent");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(connection.read_u8().await.expect("answered"));
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+    let limits = spdy::Limits::default();
+    let (driver, streams, opener) =
+        spdy::session(connection, spdy::Role::Client, limits, std::time::Duration::from_secs(600));
+    let driver = tokio::spawn(async move {
+        let _streams = streams;
+        driver.await
+    });
+    (opener, driver)
+}
+
+async fn everything(reader: &mut spdy::StreamReader) -> String {
+    let mut all = Vec::new();
+    while let spdy::Received::Data(bytes) = reader.next().await {
+        all.extend_from_slice(&bytes);
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+fn crictl_executes_and_forwards_over_spdy(executor: &tokio::runtime::Runtime) {
+    executor.block_on(async {
+        let mut served = ServedRuntime::start().await;
+        let pod = served.pod("spdy").await;
+        let serve = "use IO::Socket::INET; $| = 1; \
+            my $s = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 8080, Listen => 5) or die; \
+            while (my $c = $s->accept) { my $l = <$c>; print $c \"echo $l\"; close $c }";
+        let mut container = script("");
+        container.command = ["perl", "-e", serve].map(str::to_owned).to_vec();
+        let container = served.start_container(&pod, "main", container).await;
+
+        let cmd = ["/bin/sh", "-c", "cat; exit 3"].map(str::to_owned).to_vec();
+        let request = ExecRequest {
+            container_id: container.clone(),
+            cmd,
+            stdin: true,
+            stdout: true,
+            ..Default::default()
+        };
+        let url = served.runtime.exec(request).await.expect("a URL").into_inner().url;
+        let (opener, driver) = open_spdy(&served, &url, "v4.channel.k8s.io").await;
+        let named = |name: &str| spdy::Headers::new().with("streamType", name);
+        let mut error = opener.open(named("error")).await.expect("taken");
+        let mut stdin = opener.open(named("stdin")).await.expect("taken");
+        let mut stdout = opener.open(named("stdout")).await.expect("taken");
+        stdin.writer.send("typed".into()).await.expect("read");
+        stdin.writer.finish().await.expect("read");
+        assert_eq!(everything(&mut stdout.reader).await, "typed");
+        let status = everything(&mut error.reader).await;
+        assert!(status.contains("NonZeroExitCode") && status.contains("\"3\""), "{status}");
+        assert!(matches!(driver.await, Ok(spdy::SessionEnd::PeerClosed)));
+
+        // 0x1F90 is 8080; state 0A is listening.
+        let listening = "until grep -q ':1F90 00000000:0000 0A' /proc/net/tcp; do :; done";
+        served.execute(&container, &["/bin/sh", "-c", listening]).await;
+        let request = PortForwardRequest { pod_sandbox_id: pod.id.clone(), port: Vec::new() };
+        let url = served.runtime.port_forward(request).await.expect("a URL").into_inner().url;
+        let (opener, driver) = open_spdy(&served, &url, "portforward.k8s.io").await;
+        for number in 0..20 {
+            let named = |kind: &str| named(kind).with("port", "8080").with("requestID", &number.to_string());
+            let mut error = opener.open(named("error")).await.expect("taken");
+            let mut data = opener.open(named("data")).await.expect("taken");
+            data.writer.send(format!("{number}\n").into()).await.expect("read");
+            assert_eq!(everything(&mut data.reader).await, format!("echo {number}\n"));
+            assert_eq!(everything(&mut error.reader).await, "");
+        }
+        driver.abort();
         served.remove(pod).await;
         served.end();
     });
