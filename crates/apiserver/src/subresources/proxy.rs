@@ -146,10 +146,9 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
 /// A redirect to a path of the target becomes one to the same place through here.
 fn lead_back(headers: &mut HeaderMap, own_prefix: &str) {
     let Some(location) = headers.get(LOCATION).and_then(|location| location.to_str().ok()) else { return };
-    if location.starts_with('/') && !location.starts_with("//") {
-        if let Ok(location) = HeaderValue::from_str(&format!("{own_prefix}{location}")) {
-            headers.insert(LOCATION, location);
-        }
+    let own = location.starts_with('/') && !location.starts_with("//");
+    if own && let Ok(location) = HeaderValue::from_str(&format!("{own_prefix}{location}")) {
+        headers.insert(LOCATION, location);
     }
 }
 
