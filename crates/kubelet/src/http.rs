@@ -182,9 +182,12 @@ impl HttpInterface {
                 }
             }
             ["portForward", namespace, pod] => streams::port_forward(self, (namespace, pod), request).await,
-            ["healthz"] | ["pods"] | ["metrics"] | ["runningpods"] | ["containerLogs", _, _, _] | ["environment", _, _] => {
-                Err(HttpError::MethodNotAllowed)
-            }
+            ["healthz"]
+            | ["pods"]
+            | ["metrics"]
+            | ["runningpods"]
+            | ["containerLogs", _, _, _]
+            | ["environment", _, _] => Err(HttpError::MethodNotAllowed),
             _ => Err(HttpError::NotFound(format!("the node has no path {path}"))),
         }
     }
