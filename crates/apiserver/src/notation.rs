@@ -32,10 +32,9 @@ pub(crate) struct Wish {
 impl Wish {
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Wish {
         let names = |value: &HeaderValue| {
-            let bytes = value.as_bytes().to_ascii_lowercase();
-            [&b"protobuf"[..], b"yaml"]
-                .into_iter()
-                .any(|word| bytes.windows(word.len()).any(|own| own == word))
+            let has =
+                |word: &[u8]| value.as_bytes().windows(word.len()).any(|own| own.eq_ignore_ascii_case(word));
+            has(b"protobuf") || has(b"yaml")
         };
         let is_special = headers.get_all(ACCEPT).iter().any(names);
         Wish {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use store::Object;
 
 use crate::kinds::Kind;
-use crate::media::{Format, Notation};
+use crate::media::{Format, MetaVersion, Notation};
 use crate::notation::aside;
 use crate::object::tree;
 use crate::pagination::Page;
@@ -102,13 +102,23 @@ pub(crate) fn list(kind: &Kind, format: Format, query: &Query, page: &Page) -> R
 }
 
 /// A list in protobuf, written item by item: only one of its objects is a tree at a time.
-pub(crate) async fn protobuf_list(kind: &Arc<Kind>, page: Page) -> Result<Answer, ApiError> {
+///
+/// With a version of `meta.k8s.io` the list is of the objects' metadata only.
+pub(crate) async fn protobuf_list(
+    kind: &Arc<Kind>,
+    metadata_only: Option<MetaVersion>,
+    page: Page,
+) -> Result<Answer, ApiError> {
     let size: usize = page.objects.iter().map(|object| object.value().len()).sum();
     let kind = kind.clone();
     let work = move || {
         let metadata = page.metadata().to_string();
+        let (version, name) = match metadata_only {
+            Some(version) => (version.api_version(), "PartialObjectMetadataList"),
+            None => (kind.group_version(), kind.list_kind()),
+        };
         // Protobuf is shorter than JSON, unless most fields are empty.
-        let mut list = ListWriter::begin(kind.group_version(), kind.list_kind(), metadata.as_bytes(), size)?;
+        let mut list = ListWriter::begin(version, name, metadata.as_bytes(), size)?;
         page.objects.iter().try_for_each(|object| list.push(&kind.shown_bytes(object.value())))?;
         Ok::<_, ProtobufError>(list.finish())
     };

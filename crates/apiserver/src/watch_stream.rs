@@ -11,7 +11,7 @@ use std::vec::IntoIter;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
 use jiff::Timestamp;
-use schema::protobuf;
+use schema::protobuf::{self, ProtobufError};
 use serde_json::{Value, json};
 use store::{Event, EventKind, Object, ReadError, Watch};
 use tokio::task::JoinHandle;
@@ -59,16 +59,18 @@ impl FrameStyle {
     fn frame(self, frames: &mut BytesMut, kind: &str, object: &[u8]) {
         match self.notation {
             Notation::Json | Notation::Yaml => frame(frames, kind, object),
-            Notation::Protobuf => {
-                let mut bytes = Vec::new();
-                match protobuf::write_object(object) {
-                    Ok(object) => protobuf::put_event(&mut bytes, kind, &object),
-                    Err(error) => put_failure(&mut bytes, error.to_string()),
-                }
-                frames.put_slice(&bytes);
-            }
+            Notation::Protobuf => protobuf_frame(frames, kind, protobuf::write_object(object)),
         }
     }
+}
+
+fn protobuf_frame(frames: &mut BytesMut, kind: &str, written: Result<Vec<u8>, ProtobufError>) {
+    let mut bytes = Vec::new();
+    match written {
+        Ok(object) => protobuf::put_event(&mut bytes, kind, &object),
+        Err(error) => put_failure(&mut bytes, error.to_string()),
+    }
+    frames.put_slice(&bytes);
 }
 
 fn put_failure(bytes: &mut Vec<u8>, message: String) {
@@ -289,6 +291,11 @@ impl Running {
         match self.stream.style.format {
             Format::Object => {
                 self.stream.style.frame(frames, kind, &self.stream.kind.shown_bytes(object.value()))
+            }
+            Format::Metadata(version) if self.stream.style.notation == Notation::Protobuf => {
+                let partial =
+                    protobuf::write_object_as(version.api_version(), "PartialObjectMetadata", object.value());
+                protobuf_frame(frames, kind, partial);
             }
             Format::Metadata(version) => {
                 self.stream.style.frame(

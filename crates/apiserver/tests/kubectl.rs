@@ -396,3 +396,101 @@ async fn kinds_are_explained_and_parameters_are_found_in_the_documents() {
     let error = kubectl.fails(&["create", "-f", &wrong]).await;
     assert!(error.contains("unknown field") && error.contains("comand"), "{error}");
 }
+
+/// A pod with values of every form that protobuf has.
+const RICH: &str = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: rich
+  labels: {a: b, z: \"1\"}
+  annotations: {note: \"üñí\", k: \"\"}
+  finalizers: [coracle.dev/x]
+spec:
+  restartPolicy: OnFailure
+  terminationGracePeriodSeconds: 30
+  activeDeadlineSeconds: 600
+  hostNetwork: true
+  securityContext: {runAsUser: 0, fsGroup: 7, supplementalGroups: [1, 300, 70000], seccompProfile: {type: RuntimeDefault}}
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b, c]}]}]}
+  tolerations: [{key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 0}, {operator: Exists}]
+  hostAliases: [{ip: 1.2.3.4, hostnames: [a, b]}]
+  dnsConfig: {nameservers: [1.1.1.1], options: [{name: ndots, value: \"2\"}, {name: x}]}
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {a: b}}}]
+  volumes:
+  - {name: e, emptyDir: {medium: Memory, sizeLimit: 1Gi}}
+  - {name: c, configMap: {name: a, optional: true, defaultMode: 420, items: [{key: k, path: p, mode: 0}]}}
+  - {name: pr, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 3600}}, {downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}, {path: m, resourceFieldRef: {containerName: main, resource: limits.cpu, divisor: 1m}}]}}]}}
+  - {name: h, hostPath: {path: /, type: \"\"}}
+  initContainers: [{name: i, image: busybox, restartPolicy: Always}]
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, \"\"]
+    ports: [{containerPort: 80, hostPort: 80, name: http, protocol: TCP}]
+    env:
+    - {name: A, value: \"\"}
+    - {name: B, valueFrom: {secretKeyRef: {name: s, key: k, optional: false}}}
+    - {name: C, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+    envFrom: [{prefix: P_, configMapRef: {name: a}}]
+    resources: {limits: {cpu: 250m, memory: 64Mi}, requests: {cpu: \"0.1\"}}
+    livenessProbe: {httpGet: {path: /, port: http, httpHeaders: [{name: X, value: \"\"}]}, initialDelaySeconds: 5}
+    readinessProbe: {tcpSocket: {port: 80}}
+    startupProbe: {exec: {command: [ls]}}
+    lifecycle: {preStop: {sleep: {seconds: 3}}, postStart: {exec: {command: [a]}}}
+    securityContext: {privileged: false, capabilities: {add: [A, B], drop: [ALL]}, readOnlyRootFilesystem: false, runAsNonRoot: false}
+    volumeMounts: [{name: e, mountPath: /e, subPath: x, readOnly: true}]
+    stdin: true
+    tty: false
+";
+
+/// Lists without what their items say about their own type, which is not in protobuf.
+fn items(list: &str) -> serde_json::Value {
+    let mut list: serde_json::Value = serde_json::from_str(list).expect("JSON");
+    for item in list["items"].as_array_mut().expect("items") {
+        let item = item.as_object_mut().expect("an object");
+        item.remove("kind");
+        item.remove("apiVersion");
+    }
+    list["items"].take()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_go_client_reads_the_same_lists_from_protobuf_as_from_json() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    let version = kubectl.ok(&["version", "--client", "-o", "json"]).await;
+    let version: serde_json::Value = serde_json::from_str(&version).expect("JSON");
+    let minor = version["clientVersion"]["minor"].as_str().expect("text").trim_end_matches('+');
+    if minor.parse::<u32>().is_ok_and(|minor| minor < 32) {
+        eprintln!("skipped: this kubectl does not ask for protobuf, nor does it know the newer fields");
+        return;
+    }
+    kubectl.ok(&["create", "configmap", "a", "--from-literal=k=v"]).await;
+    let file = kubectl.file("rich.yaml", &format!("{RICH}---\n{APPLICATION}"));
+    kubectl.ok(&["create", "-f", &file]).await;
+    let status = serde_json::json!({"status": {"startTime": "2026-01-01T00:00:00Z", "podIPs": [{"ip": "10.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "containerStatuses": [{"name": "main", "image": "x", "imageID": "", "ready": true, "restartCount": 2,
+            "state": {"running": {"startedAt": "2026-01-01T00:00:01Z"}},
+            "lastState": {"terminated": {"exitCode": -1, "startedAt": null, "finishedAt": "2026-01-01T00:00:01Z"}}}]}});
+    let headers = [("content-type", "application/merge-patch+json")];
+    let path = "/api/v1/namespaces/default/pods/rich/status";
+    let (code, told) = running.call("PATCH", path, &headers, status.to_string().as_bytes()).await;
+    assert_eq!(code, 200, "{told}");
+    // New versions ask for these lists in protobuf and write what they read as JSON.
+    let directory = kubectl.home.join("dump");
+    kubectl.ok(&["cluster-info", "dump", "--output-directory", &directory.display().to_string()]).await;
+    for plural in ["pods", "services", "events"] {
+        let dumped =
+            std::fs::read_to_string(directory.join(format!("default/{plural}.json"))).expect("dumped");
+        let (_, list) = running.get(&format!("/api/v1/namespaces/default/{plural}")).await;
+        if list["items"].as_array().is_some_and(|items| !items.is_empty()) {
+            assert_eq!(items(&dumped), items(&list.to_string()), "{plural}");
+        }
+    }
+    let described = kubectl.ok(&["describe", "pod", "rich"]).await;
+    assert!(described.contains("Startup:") && described.contains("250m"), "{described}");
+}

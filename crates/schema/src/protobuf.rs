@@ -155,6 +155,17 @@ pub fn write_object(json: &[u8]) -> Result<Vec<u8>, ProtobufError> {
     write::object(&tree)
 }
 
+/// Writes those fields of the JSON of an object that another kind has, in that kind's envelope: with
+/// `PartialObjectMetadata` an object's metadata.
+///
+/// # Errors
+///
+/// As [`write_object`].
+pub fn write_object_as(api_version: &str, kind: &str, json: &[u8]) -> Result<Vec<u8>, ProtobufError> {
+    let tree = Json::parse(json).map_err(|message| ProtobufError::Syntax { message })?;
+    write::object_as(api_version, kind, &tree)
+}
+
 /// Writes the JSON of an object as the message of a type, without an envelope. Fields that the type does not have are
 /// left out.
 ///

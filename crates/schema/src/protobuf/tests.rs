@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::{
     Envelope, ListWriter, ProtobufError, put_event, read_message, read_object, write_message, write_object,
+    write_object_as,
 };
 use crate::builtin;
 
@@ -236,6 +237,15 @@ fn a_frame_of_a_watch_is_an_event_behind_its_length() {
     let ty = builtin().type_for("v1", "WatchEvent").expect("known");
     let read = read_message(ty, &event).expect("well formed");
     assert_eq!((&read["type"], &read["object"]["kind"]), (&json!("ADDED"), &json!("ConfigMap")));
+}
+
+#[test]
+fn metadata_is_written_from_the_whole_object() {
+    let pod = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"},"spec":{"containers":[]}}"#;
+    assert_eq!(
+        write_object_as("meta.k8s.io/v1", "PartialObjectMetadata", pod),
+        Ok(object("meta.k8s.io/v1", "PartialObjectMetadata", &field(1, &named(b"p"))))
+    );
 }
 
 #[test]

@@ -40,7 +40,10 @@ pub(super) fn envelope(envelope: &Envelope<'_>) -> Vec<u8> {
 }
 
 pub(super) fn object(tree: &Json<'_>) -> Result<Vec<u8>, ProtobufError> {
-    let (api_version, kind) = (member(tree, "apiVersion"), member(tree, "kind"));
+    object_as(member(tree, "apiVersion"), member(tree, "kind"), tree)
+}
+
+pub(super) fn object_as(api_version: &str, kind: &str, tree: &Json<'_>) -> Result<Vec<u8>, ProtobufError> {
     let ty = type_of(api_version, kind)?;
     let mut out = Vec::new();
     put_type(&mut out, api_version, kind);
