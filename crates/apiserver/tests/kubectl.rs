@@ -482,7 +482,15 @@ async fn a_go_client_reads_the_same_lists_from_protobuf_as_from_json() {
     assert_eq!(code, 200, "{told}");
     // New versions ask for these lists in protobuf and write what they read as JSON.
     let directory = kubectl.home.join("dump");
-    kubectl.ok(&["cluster-info", "dump", "--output-directory", &directory.display().to_string()]).await;
+    kubectl
+        .ok(&[
+            "cluster-info",
+            "dump",
+            "--show-managed-fields",
+            "--output-directory",
+            &directory.display().to_string(),
+        ])
+        .await;
     for plural in ["pods", "services", "events"] {
         let dumped =
             std::fs::read_to_string(directory.join(format!("default/{plural}.json"))).expect("dumped");
