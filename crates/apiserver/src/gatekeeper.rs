@@ -10,6 +10,7 @@ use http::header::{HOST, ORIGIN};
 use http::{Method, Request};
 use hyper::body::Incoming;
 
+use crate::audit::Trail;
 use crate::authenticate::authenticated;
 use crate::authorize::{self, Attributes};
 use crate::identity::Identity;
@@ -28,7 +29,7 @@ use crate::{discovery, health, impersonation, openapi, openid, rbac, subresource
 /// How a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
-    Network,
+    Network { peer: IpAddr },
     InMemory,
 }
 
@@ -80,15 +81,21 @@ pub(crate) async fn answer_request(
 ) -> Answer {
     let wish = Wish::of(request.method(), request.headers());
     let mut seen = Seen::new(request.method(), request.headers());
-    let admitted = admit(server.clone(), identity, door, request, &mut seen);
+    let source = match door {
+        Door::Network { peer } => Some(peer),
+        Door::InMemory => None,
+    };
+    let mut trail = Trail::new(server.config.audit.as_ref(), source, &request);
+    let admitted = admit(server.clone(), identity, door, request, &mut seen, &mut trail);
     let action = async {
         let answer = admitted.await.unwrap_or_else(|error| failure(&error));
         notation::write(wish, answer).await
     };
-    let answer = match AssertUnwindSafe(action).catch_unwind().await {
-        Ok(answer) => answer,
-        Err(_) => failure(&ApiError::Internal { message: "the request handler panicked".to_owned() }),
+    let (answer, panicked) = match AssertUnwindSafe(action).catch_unwind().await {
+        Ok(answer) => (answer, false),
+        Err(_) => (failure(&ApiError::Internal { message: "the request handler panicked".to_owned() }), true),
     };
+    trail.answered(answer.status(), panicked);
     server.metrics.answered(&seen, answer.status());
     answer
 }
@@ -99,28 +106,35 @@ async fn admit(
     door: Door,
     request: Request<Incoming>,
     seen: &mut Seen,
+    trail: &mut Trail,
 ) -> Result<Answer, ApiError> {
-    if door == Door::Network {
+    if door != Door::InMemory {
         check_host(&server, &request)?;
         check_origin(&server, &request)?;
     }
     let target = parse_path(request.uri().path()).map_err(|_| ApiError::NoSuchPath)?;
     let query = Query::parse(request.uri().query().unwrap_or_default());
     let identity = authenticated(&server, identity, request.headers())?;
+    trail.user(&identity, None);
     let identity = match impersonation::impersonated(&server, &identity, request.headers())? {
-        Some(other) => Arc::new(other),
+        Some(other) => {
+            trail.user(&identity, Some(&other));
+            Arc::new(other)
+        }
         None => identity,
     };
     match target {
         Target::Path(path) => {
             let verb = request.method().as_str().to_ascii_lowercase();
-            authorize::demand(&server, &identity, &Attributes::path(&verb, &path))?;
+            demand(&server, &identity, &Attributes::path(&verb, &path), trail)?;
             if !matches!(*request.method(), Method::GET | Method::HEAD) {
                 return Err(ApiError::MethodNotAllowed);
             }
             answer_path(&server, &path, &query, &request)
         }
-        Target::Resource(target) => admit_resource(server, identity, target, query, request, seen).await,
+        Target::Resource(target) => {
+            admit_resource(server, identity, target, query, request, seen, trail).await
+        }
     }
 }
 
@@ -147,15 +161,17 @@ async fn admit_resource(
     query: Query,
     request: Request<Incoming>,
     seen: &mut Seen,
+    trail: &mut Trail,
 ) -> Result<Answer, ApiError> {
     let verb = verb_for(request.method(), &target, &query).ok_or(ApiError::MethodNotAllowed)?;
+    trail.object(verb, &target);
     let selected = selected_name(verb, &query);
     let asked = Attributes::of(verb, &target, selected.as_deref());
-    authorize::demand(&server, &identity, &asked)?;
+    demand(&server, &identity, &asked, trail)?;
     // What a WebSocket asks for with a GET changes as much as what is posted.
     let opens = matches!(target.subresource.as_deref(), Some("exec" | "attach" | "portforward"));
     if opens && verb == Verb::Get {
-        authorize::demand(&server, &identity, &Attributes { verb: Verb::Create.as_str(), ..asked })?;
+        demand(&server, &identity, &Attributes { verb: Verb::Create.as_str(), ..asked }, trail)?;
     }
     let kind = server
         .kinds
@@ -187,6 +203,7 @@ async fn admit_resource(
     };
     if long {
         seen.lasts();
+        trail.lasts();
     }
     let place = server.in_flight.enter(&server, &identity, weight)?;
     let call = Call { server, identity, kind, verb, namespace, name, query, request, place };
@@ -213,6 +230,19 @@ async fn admit_resource(
             })
         }
     }
+}
+
+/// Refuses what `identity` may not do, and notes the decision.
+fn demand(
+    server: &Server,
+    identity: &Identity,
+    asked: &Attributes<'_>,
+    trail: &mut Trail,
+) -> Result<(), ApiError> {
+    if trail.is_on() {
+        trail.decision(authorize::decide(server, identity, asked));
+    }
+    authorize::demand(server, identity, asked)
 }
 
 /// The one name that a field selector leaves.

@@ -22,6 +22,7 @@
 //! Errors: every failure of a request is one variant of one enum and becomes a `Status` in one place, `status.rs`.
 
 mod applying;
+mod audit;
 mod authenticate;
 pub mod authority;
 mod authorize;
@@ -80,6 +81,7 @@ mod workshop;
 mod write_options;
 mod writing;
 
+pub use audit::AuditLog;
 pub use gatekeeper::SERVICE_NAMES;
 pub use identity::Identity;
 pub use in_memory::{InMemoryConnector, InMemoryIo};

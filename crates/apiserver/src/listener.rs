@@ -98,7 +98,7 @@ async fn serve_tcp(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, acc
         Some(b"h2") => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    serve_http(server, stream, identity, Door::Network, protocol).await;
+    serve_http(server, stream, identity, Door::Network { peer: peer.ip() }, protocol).await;
 }
 
 /// Serves HTTP/1.1 on an in-memory connection.
@@ -130,7 +130,7 @@ where
     let silence = async {
         match door {
             Door::InMemory => std::future::pending().await,
-            Door::Network => {
+            Door::Network { .. } => {
                 if tokio::time::timeout(limits.header_time, first_request.notified()).await.is_ok() {
                     std::future::pending().await
                 }
@@ -143,7 +143,7 @@ where
             // Not `pipeline_flush`: with it hyper buffers answers without bound for a client that does not read.
             builder.timer(TokioTimer::new()).max_buf_size(limits.header_bytes.max(8192));
             match door {
-                Door::Network => builder.header_read_timeout(limits.header_time),
+                Door::Network { .. } => builder.header_read_timeout(limits.header_time),
                 Door::InMemory => builder.header_read_timeout(None),
             };
             let connection = builder.serve_connection(io, service).with_upgrades();

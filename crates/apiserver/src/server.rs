@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::audit::AuditLog;
 use crate::authority::{AuthorityError, TokenKey};
 use crate::gatekeeper::InFlight;
 use crate::identity::Identity;
@@ -50,6 +51,8 @@ pub struct ApiServerConfig {
     pub token_key: Option<Arc<TokenKey>>,
     /// Tokens that are good besides.
     pub fixed_tokens: FixedTokens,
+    /// Where each request is noted; nowhere by default.
+    pub audit: Option<AuditLog>,
     /// Limits.
     pub limits: Limits,
 }

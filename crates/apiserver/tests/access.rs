@@ -381,3 +381,63 @@ async fn somebody_without_a_name_has_no_rights_whatever_roles_say() {
     assert_eq!(get(&running, &nobody, MAPS).await.0, 403);
     assert_eq!(ask(&running, &nobody, "POST", MAPS, &[], &config_map("c")).await.0, 403);
 }
+
+/// Lines that were written, for tests to wait for.
+#[derive(Clone)]
+struct Lines(std::sync::mpsc::Sender<String>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.send(String::from_utf8_lossy(bytes).into_owned());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_audit_log_says_who_did_what_and_holds_no_secret() {
+    let (sender, lines) = std::sync::mpsc::channel();
+    let audit = apiserver::AuditLog::to(Lines(sender)).expect("a thread");
+    let config = apiserver::ApiServerConfig { audit: Some(audit), ..apiserver::ApiServerConfig::default() };
+    let running = Running::start_with(config, std::sync::Arc::new(apiserver::NoNodes)).await;
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"password": "hunter2"}});
+    made(&running, "/api/v1/namespaces/default/secrets", &secret).await;
+    let agent = [("user-agent", "evil\u{1b}[2J"), ("impersonate-user", "jane")];
+    let (code, _) = ask(
+        &running,
+        &Identity::admin(),
+        "GET",
+        "/api/v1/namespaces/default/secrets/s",
+        &agent,
+        &Value::Null,
+    )
+    .await;
+    assert_eq!(code, 403);
+    let refused = [("authorization", "Bearer s3cret-token")];
+    assert_eq!(ask(&running, &Identity::anonymous(), "GET", MAPS, &refused, &Value::Null).await.0, 401);
+    let mut events: Vec<Value> = Vec::new();
+    while events.len() < 3 {
+        let line = lines.recv().expect("written");
+        assert!(
+            !line.contains("hunter2") && !line.contains("s3cret-token") && !line.contains('\u{1b}'),
+            "{line:?}"
+        );
+        events.push(serde_json::from_str(&line).expect("a line of JSON"));
+    }
+    let [create, read, failed] = events.as_slice() else { panic!("three") };
+    assert_eq!(
+        (&create["verb"], &create["level"], &create["apiVersion"], &create["responseStatus"]["code"]),
+        (&json!("create"), &json!("Metadata"), &json!("audit.k8s.io/v1"), &json!(201))
+    );
+    assert_eq!(
+        create["objectRef"],
+        json!({"resource": "secrets", "apiVersion": "v1", "namespace": "default"})
+    );
+    assert_eq!(create["user"]["username"], "kubernetes-admin");
+    assert_eq!(read["impersonatedUser"]["username"], "jane");
+    assert_eq!(read["annotations"]["authorization.k8s.io/decision"], "forbid");
+    assert_eq!(failed["responseStatus"]["code"], 401);
+}

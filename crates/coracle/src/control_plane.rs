@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use api::FeatureGates;
 use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
-use apiserver::{ApiServer, ApiServerConfig, FixedTokens, Identity, NodePorts, ServiceRange};
+use apiserver::{ApiServer, ApiServerConfig, AuditLog, FixedTokens, Identity, NodePorts, ServiceRange};
 use network::Network;
 use store::Store;
 use tokio::net::{TcpListener, TcpSocket};
@@ -32,6 +32,21 @@ pub(crate) struct ServerOptions {
     /// File of tokens that are good for the API: lines of TOKEN,USER,UID[,"GROUP,GROUP"].
     #[arg(long, value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
+    /// Note each request of the API as a line of JSON (audit.k8s.io/v1) in a file, or with `-` on standard output.
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) audit_log: Option<PathBuf>,
+    /// What the audit log says of a request.
+    #[arg(long, value_enum, default_value_t = AuditPolicy::Metadata, value_name = "LEVEL", requires = "audit_log")]
+    pub(crate) audit_policy: AuditPolicy,
+}
+
+/// What the audit log says of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AuditPolicy {
+    /// Nothing: the log stays empty.
+    None,
+    /// Who asked for what, and what came of it; no content.
+    Metadata,
 }
 
 /// Who may mount the volume of an env file.
@@ -158,6 +173,7 @@ impl ControlPlane {
             hosts: config.names.clone(),
             token_key: Some(Arc::new(token_key)),
             fixed_tokens,
+            audit: open_audit_log(config.options)?,
             authority_pem: Some(authority.certificate_pem().to_owned()),
             ..ApiServerConfig::default()
         };
@@ -284,6 +300,20 @@ fn listen_before_the_first_pod(address: Ipv4Addr) -> io::Result<TcpListener> {
     rustix::net::sockopt::set_ip_freebind(&socket, true)?;
     socket.bind(SocketAddr::from((address, 0)))?;
     socket.listen(1024)
+}
+
+fn open_audit_log(options: &ServerOptions) -> Result<Option<AuditLog>, Failure> {
+    let Some(path) = &options.audit_log else { return Ok(None) };
+    let opened = match options.audit_policy {
+        AuditPolicy::None => return Ok(None),
+        AuditPolicy::Metadata if path.as_os_str() == "-" => AuditLog::to_standard_output(),
+        AuditPolicy::Metadata => AuditLog::to_file(path),
+    };
+    opened.map(Some).map_err(|error| {
+        Failure::text(INPUT, format!("cannot write the audit log: {error}"))
+            .place(path.display().to_string())
+            .hint("name a file that can be written, or - for standard output")
+    })
 }
 
 fn open_store(objects: Objects, path: &Path) -> Result<Store, Failure> {

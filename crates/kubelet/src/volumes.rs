@@ -10,6 +10,7 @@ mod mount_table;
 mod payload;
 mod source;
 mod sub_path;
+mod tokens;
 
 use std::io;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) use host_path::still_holds;
 pub(crate) use payload::PayloadError;
 pub(crate) use source::fetch_volumes;
 pub(crate) use sub_path::{SubPathMount, prepare_sub_path};
+pub(crate) use tokens::PodTokens;
 
 /// Why a volume could not be set up. `Display` is what Kubernetes' event says behind `MountVolume.SetUp failed for volume`.
 #[derive(Debug, thiserror::Error)]

@@ -37,6 +37,7 @@ use crate::observe::observe_pod;
 use crate::probes::PodProbes;
 use crate::static_pods::is_static;
 use crate::status_writer::{StatusChange, StatusWritten, write_status};
+use crate::volumes::PodTokens;
 
 /// The longest pause after failed turns.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -96,6 +97,8 @@ pub(crate) struct PodWorker {
     sandbox: Option<v1::PodSandboxConfig>,
     /// Volumes were set up by this process, or found whole.
     volumes_ready: bool,
+    /// The tokens in them.
+    tokens: PodTokens,
     /// The state file as it was last written.
     saved: String,
     /// The status as it was last written.
@@ -124,6 +127,7 @@ impl PodWorker {
             runtime: RuntimePod::default(),
             sandbox: None,
             volumes_ready: false,
+            tokens: PodTokens::default(),
             saved: String::new(),
             written: None,
             under_way: UnderWay::default(),
@@ -278,8 +282,11 @@ impl PodWorker {
         self.runtime = runtime;
         self.health.retain(|id, _| self.runtime.container(id).is_some());
         self.probes.follow(&self.agent, &self.inbox, &self.pod, &self.runtime, &self.memory);
+        if self.tokens.until_renewal(clock::now()) == Some(0) {
+            self.volumes_ready = false;
+        }
         if !self.volumes_ready && self.memory.stop.is_none() && self.runtime.ready_sandbox().is_some() {
-            // The agent was restarted, or a source has changed.
+            // The agent was restarted, a source has changed, or a token has to be renewed.
             self.set_up_volumes().await;
         }
         Ok(())

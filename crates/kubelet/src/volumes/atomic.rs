@@ -86,8 +86,8 @@ fn replace(dir: &Path, payload: &Payload, fs_group: Option<u32>) -> io::Result<(
         make_parents(&new, Path::new(path), fs_group)?;
         let mut handle = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&full)?;
         io::Write::write_all(&mut handle, file.bytes.expose())?;
-        if let Some(gid) = fs_group {
-            std::os::unix::fs::fchown(&handle, None, Some(gid))?;
+        if fs_group.is_some() || file.owner.is_some() {
+            std::os::unix::fs::fchown(&handle, file.owner, fs_group)?;
         }
         // Set after the owner: a change of owner clears set-ID bits, and umask plays no part here.
         handle.set_permissions(std::fs::Permissions::from_mode(effective_mode(file.mode, fs_group)))?;

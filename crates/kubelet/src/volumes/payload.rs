@@ -42,6 +42,8 @@ pub(crate) enum PayloadError {
 pub(crate) struct PayloadFile {
     pub(crate) bytes: SecretBytes,
     pub(crate) mode: u32,
+    /// Who owns it; the node, if nobody is named.
+    pub(crate) owner: Option<u32>,
 }
 
 /// All files of a volume by their path in it.
@@ -71,8 +73,13 @@ impl Payload {
 
     /// Adds a file.
     pub(super) fn insert(&mut self, path: &str, bytes: SecretBytes, mode: u32) -> Result<(), PayloadError> {
+        self.insert_owned(path, PayloadFile { bytes, mode, owner: None })
+    }
+
+    /// Adds a file of somebody.
+    pub(super) fn insert_owned(&mut self, path: &str, file: PayloadFile) -> Result<(), PayloadError> {
         let clean = clean_path(path)?;
-        if self.files.insert(clean, PayloadFile { bytes, mode }).is_some() {
+        if self.files.insert(clean, file).is_some() {
             return Err(PayloadError::Conflict(path.to_owned()));
         }
         Ok(())

@@ -10,10 +10,13 @@ use kube::api::PostParams;
 use std::path::PathBuf;
 
 use environment::SecretBytes;
+use jiff::Timestamp;
 use quantity::Quantity;
 
-use super::payload::{KeySelection, Payload, mode_of};
+use super::payload::{KeySelection, Payload, PayloadFile, mode_of};
+use super::tokens::{PodTokens, only_user};
 use super::{EmptyDirMedium, PreparedVolume, VolumeContent, VolumeError};
+use crate::clock;
 use crate::downward::Allocatable;
 
 /// The mode of files whose volume names none.
@@ -28,12 +31,14 @@ pub(crate) async fn fetch_volumes(
     client: &kube::Client,
     pod: &Pod,
     allocatable: &Allocatable,
+    tokens: &PodTokens,
 ) -> Result<Vec<PreparedVolume>, (String, VolumeError)> {
     let mut prepared = Vec::new();
     let source = VolumeSources {
         client,
         pod,
         allocatable,
+        tokens,
         namespace: pod.metadata.namespace.as_deref().unwrap_or("default"),
     };
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
@@ -54,6 +59,7 @@ struct VolumeSources<'a> {
     client: &'a kube::Client,
     pod: &'a Pod,
     allocatable: &'a Allocatable,
+    tokens: &'a PodTokens,
     namespace: &'a str,
 }
 
@@ -155,10 +161,9 @@ impl VolumeSources<'_> {
             let items = source.items.as_deref().unwrap_or_default();
             payload.add_downward(self.pod, self.allocatable, items, default_mode)?;
         }
-        if let Some(source) = &projection.service_account_token
-            && let Some(token) = self.token(source).await?
-        {
-            payload.insert(&source.path, SecretBytes::new(token.into_bytes()), default_mode)?;
+        if let Some(source) = &projection.service_account_token {
+            let token = self.token(source).await?;
+            payload.insert_owned(&source.path, self.token_file(token, default_mode))?;
         }
         if projection.cluster_trust_bundle.is_some() {
             return Err(VolumeError::Unsupported("projected with clusterTrustBundle".to_owned()));
@@ -169,9 +174,30 @@ impl VolumeSources<'_> {
         Ok(())
     }
 
-    /// A token of the pod's service account; `None` when the API server issues none. Then the file is left out: a made-up
-    /// token would only fail later and in a stranger place.
-    async fn token(&self, source: &ServiceAccountTokenProjection) -> Result<Option<String>, VolumeError> {
+    /// A token of the pod's service account, bound to the pod: the one that is held, or a new one when it is time.
+    async fn token(&self, source: &ServiceAccountTokenProjection) -> Result<SecretBytes, VolumeError> {
+        if let Some(token) = self.tokens.fresh(source, clock::now()) {
+            return Ok(token);
+        }
+        match self.new_token(source).await {
+            Ok((token, end)) => {
+                self.tokens.note(source, token.clone(), end, clock::now());
+                Ok(token)
+            }
+            Err(error) => match self.tokens.old(source, clock::now()) {
+                Some(token) => {
+                    tracing::warn!(%error, "a token could not be renewed; the old one is good for a while");
+                    Ok(token)
+                }
+                None => Err(error),
+            },
+        }
+    }
+
+    async fn new_token(
+        &self,
+        source: &ServiceAccountTokenProjection,
+    ) -> Result<(SecretBytes, Timestamp), VolumeError> {
         let spec = self.pod.spec.as_ref();
         let account = spec.and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
@@ -188,15 +214,27 @@ impl VolumeSources<'_> {
             }),
             ..TokenRequest::default()
         };
-        match accounts.create_token_request(account, &PostParams::default(), &request).await {
-            Ok(answer) => Ok(answer.status.and_then(|status| status.token)),
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405 | 501) => Ok(None),
-            Err(error) => Err(VolumeError::Fetch {
-                kind: "token of service account",
-                name: account.to_owned(),
-                message: error.to_string(),
-            }),
-        }
+        let failed = |message: String| VolumeError::Fetch {
+            kind: "token of service account",
+            name: account.to_owned(),
+            message,
+        };
+        let answer = accounts
+            .create_token_request(account, &PostParams::default(), &request)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let (token, end) = answer
+            .status
+            .and_then(|status| Some((status.token?, status.expiration_timestamp?.0)))
+            .ok_or_else(|| failed("the answer holds none".to_owned()))?;
+        Ok((SecretBytes::new(token.into_bytes()), end))
+    }
+
+    /// Tokens are for their users only: one user, or the group of the volumes, when the pod names them.
+    fn token_file(&self, bytes: SecretBytes, default_mode: u32) -> PayloadFile {
+        let owner = only_user(self.pod);
+        let is_restricted = owner.is_some() || crate::security::fs_group(self.pod).is_some();
+        PayloadFile { bytes, mode: if is_restricted { 0o600 } else { default_mode }, owner }
     }
 
     async fn config_map(&self, name: &str) -> Result<Option<ConfigMap>, VolumeError> {

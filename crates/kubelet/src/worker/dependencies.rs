@@ -9,7 +9,7 @@ use std::time::Duration;
 use lifecycle::{ContainerPhase, HookSettings, any_container};
 
 use super::PodWorker;
-use crate::volumes;
+use crate::{clock, volumes};
 
 /// How often such a pod is looked at when nothing happens.
 const LOOK: Duration = Duration::from_secs(5);
@@ -21,6 +21,9 @@ impl PodWorker {
     /// How long the pod may be left alone.
     pub(super) fn resync(&self) -> Duration {
         let resync = self.agent.config.resync;
+        let renewal = self.tokens.until_renewal(clock::now()).map_or(resync, Duration::from_millis);
+        // Not at once again, should the renewal have failed.
+        let resync = resync.min(renewal.max(Duration::from_secs(1)));
         if self.typed_host_paths().is_empty() { resync } else { resync.min(LOOK) }
     }
 

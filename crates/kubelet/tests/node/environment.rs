@@ -279,6 +279,83 @@ async fn volumes_of_config_maps_and_secrets_follow_their_objects() {
     updated.await.expect("the volume follows");
 }
 
+/// Asks the API whom a token names.
+async fn review(cluster: &Cluster, token: &str) -> serde_json::Value {
+    let review =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let request = http::Request::post("/apis/authentication.k8s.io/v1/tokenreviews")
+        .header("content-type", "application/json")
+        .body(serde_json::to_vec(&review).expect("JSON"))
+        .expect("a request");
+    cluster.client.request::<serde_json::Value>(request).await.expect("an answer")["status"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_finds_a_token_of_its_account_that_is_bound_to_the_pod_and_asked_for_once() {
+    let cluster = Cluster::new().await;
+    cluster.create_config_map("c", json!({"k": "one"})).await;
+    let spec = json!({
+        "automountServiceAccountToken": true,
+        "securityContext": {"fsGroup": 1234},
+        "volumes": [{"name": "c", "configMap": {"name": "c"}},
+            {"name": "vault", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "audience": "vault", "expirationSeconds": 600}}]}}],
+        "containers": [container_with("a", &["run"], json!({"volumeMounts": [
+            {"name": "c", "mountPath": "/c"}, {"name": "vault", "mountPath": "/vault"}]}))],
+    });
+    cluster.create_pod("p", spec).await;
+    cluster.phase("p", "Running").await;
+    let mounts = cluster.runtime.container("a").expect("it runs").config.mounts;
+    let path = |at: &str, file: &str| {
+        let mount = mounts.iter().find(|mount| mount.container_path == at).expect("mounted");
+        std::path::Path::new(&mount.host_path).join(file)
+    };
+    let read = |at: &str, file: &str| std::fs::read_to_string(path(at, file)).expect("readable");
+    const OWN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+    assert_eq!((read(OWN, "namespace"), read(OWN, "ca.crt")), ("default".into(), "the authority".into()));
+    let token = read(OWN, "token");
+    let status = review(&cluster, &token).await;
+    assert_eq!(status["user"]["username"], "system:serviceaccount:default:default", "{status}");
+    assert_eq!(status["user"]["extra"]["authentication.kubernetes.io/pod-name"], json!(["p"]));
+    assert!(review(&cluster, &read("/vault", "t")).await["authenticated"] != true, "meant for somebody else");
+    if rustix::process::geteuid().is_root() {
+        use std::os::unix::fs::MetadataExt as _;
+        let about = std::fs::metadata(path(OWN, "token")).expect("there");
+        assert_eq!((about.mode() & 0o777, about.gid()), (0o640, 1234));
+    }
+    let config_maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
+        kube::Api::namespaced(cluster.client.clone(), "default");
+    let patch = kube::api::Patch::Merge(json!({"data": {"k": "two"}}));
+    config_maps.patch("c", &kube::api::PatchParams::default(), &patch).await.expect("patched");
+    let updated = tokio::time::timeout(std::time::Duration::from_secs(20), async {
+        while read("/c", "k") != "two" {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    });
+    updated.await.expect("the volume follows");
+    assert_eq!(read(OWN, "token"), token, "the same token as long as it need not be renewed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_token_cannot_be_had_waits_and_says_so() {
+    let cluster = Cluster::new().await;
+    let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> =
+        kube::Api::namespaced(cluster.client.clone(), "default");
+    let account =
+        |name: &str| serde_json::from_value(json!({"metadata": {"name": name}})).expect("a service account");
+    accounts.create(&kube::api::PostParams::default(), &account("bot")).await.expect("created");
+    let spec = json!({"automountServiceAccountToken": true, "serviceAccountName": "bot",
+        "schedulingGates": [{"name": "example.com/wait"}], "containers": [container("a", &["run"])]});
+    cluster.create_pod("p", spec).await;
+    accounts.delete("bot", &kube::api::DeleteParams::default()).await.expect("deleted");
+    let pods: kube::Api<k8s_openapi::api::core::v1::Pod> =
+        kube::Api::namespaced(cluster.client.clone(), "default");
+    let open = kube::api::Patch::Merge(json!({"spec": {"schedulingGates": null}}));
+    pods.patch("p", &kube::api::PatchParams::default(), &open).await.expect("patched");
+    cluster.event("token of service account \"bot\" could not be read").await;
+    accounts.create(&kube::api::PostParams::default(), &account("bot")).await.expect("created");
+    cluster.phase("p", "Running").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_that_cannot_be_made_is_told_and_heals() {
     let cluster = Cluster::new().await;
