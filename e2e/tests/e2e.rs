@@ -44,6 +44,8 @@ mod pod_life;
 mod pod_security;
 #[path = "e2e/pod_volumes.rs"]
 mod pod_volumes;
+#[path = "e2e/policies.rs"]
+mod policies;
 #[path = "e2e/probes.rs"]
 mod probes;
 #[path = "e2e/reboots.rs"]

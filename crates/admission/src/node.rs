@@ -54,10 +54,10 @@ fn is_cidr(text: &str) -> bool {
 /// Addresses of pods and the provider's name for a node are given once.
 pub(crate) fn validate_update(errors: &mut FieldErrors, old: &Value, new: &Value) {
     let path = Path::root("spec");
-    for name in ["podCIDRs", "providerID"] {
+    for (name, words) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let before = &old["spec"][name];
         if is_set(before) && *before != new["spec"][name] {
-            let detail = "node updates may not change it except from \"\" to valid";
+            let detail = format!("node updates may not change {words} except from \"\" to valid");
             errors.forbidden(&path.child(name), detail);
         }
     }
