@@ -502,3 +502,124 @@ async fn a_go_client_reads_the_same_lists_from_protobuf_as_from_json() {
     let described = kubectl.ok(&["describe", "pod", "rich"]).await;
     assert!(described.contains("Startup:") && described.contains("250m"), "{described}");
 }
+
+const STORED: &str = "\
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: v}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /x}, storageClassName: fast}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: c}
+spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: example.com/p
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: i}
+spec: {defaultBackend: {service: {name: s, port: {number: 80}}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: ic}
+spec: {controller: example.com/i}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: np}
+spec: {podSelector: {matchLabels: {a: b}}, ingress: [{from: [{podSelector: {}}], ports: [{port: 80}]}]}
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: r}
+handler: h
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: p}
+value: 5
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: l}
+spec: {limits: [{type: Container, max: {cpu: '1'}}]}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q}
+spec: {hard: {pods: '3'}, scopes: [BestEffort]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: b}
+spec: {maxUnavailable: 50%, selector: {matchLabels: {a: b}}}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: e}
+subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}]}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: e, labels: {kubernetes.io/service-name: s}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1]}]
+ports: [{port: 80}]
+---
+apiVersion: events.k8s.io/v1
+kind: Event
+metadata: {name: ev}
+regarding: {apiVersion: v1, kind: Pod, name: x, namespace: default}
+reason: Moved
+action: Move
+note: it moved
+type: Normal
+eventTime: '2026-01-01T00:00:00.000000Z'
+reportingController: example.com/m
+reportingInstance: m-1
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_networks_and_storage_are_applied_described_and_deleted() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    let file = kubectl.file("stored.yaml", STORED);
+    let first = kubectl.ok(&["apply", "-f", &file]).await;
+    assert_eq!(first.lines().count(), 14, "{first}");
+    // Lists without keys are sent again, for the defaults in them differ from the file; nothing changes by that.
+    let versions = ["get", "-f", &file, "-o", "jsonpath={.items[*].metadata.generation}"];
+    let before = kubectl.ok(&versions).await;
+    kubectl.ok(&["apply", "-f", &file]).await;
+    assert_eq!(kubectl.ok(&versions).await, before);
+    for (what, part) in [
+        ("pv/v", "Reclaim Policy:  Retain"),
+        ("pvc/c", "VolumeMode:    Filesystem"),
+        ("sc/fast", "example.com/p"),
+        ("ing/i", "Default backend:"),
+        ("ingressclass/ic", "example.com/i"),
+        ("netpol/np", "Allowing ingress traffic"),
+        ("runtimeclass/r", "Handler:"),
+        ("pc/p", "Value:"),
+        ("limits/l", "Container"),
+        ("quota/q", "BestEffort"),
+        ("pdb/b", "Max unavailable:  50%"),
+        ("ep/e", "10.0.0.1"),
+        ("endpointslice/e", "AddressType:  IPv4"),
+        ("events.events.k8s.io/ev", "it moved"),
+    ] {
+        let described = kubectl.ok(&["describe", what]).await;
+        assert!(described.contains(part), "{what}: {described}");
+    }
+    let wide = kubectl.ok(&["get", "events", "-o", "wide"]).await;
+    assert!(
+        wide.contains("Moved") && wide.contains("pod/x") && wide.contains("example.com/m, m-1"),
+        "{wide}"
+    );
+    kubectl.ok(&["delete", "-f", &file]).await;
+    assert_eq!(kubectl.ok(&["get", "pv,pvc,sc,ing,netpol,limits,quota,pdb", "-o", "name"]).await, "");
+}

@@ -553,3 +553,37 @@ async fn a_namespace_is_finalized_by_whoever_asks() {
     assert_eq!(code, 200, "{answer}");
     assert_eq!(running.get(path).await.0, 404);
 }
+
+#[tokio::test]
+async fn claims_and_ingresses_get_the_default_class_and_no_finalizer_that_nothing_takes_away() {
+    let running = Running::start().await;
+    let class = |version: &str, kind: &str, name: &str, mark: &str, rest: Value| {
+        let mut class = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "annotations": {mark: "true"}}});
+        class.as_object_mut().expect("a map").extend(rest.as_object().expect("a map").clone());
+        class
+    };
+    let mark = "storageclass.kubernetes.io/is-default-class";
+    let rest = json!({"provisioner": "example.com/p"});
+    let storage = class("storage.k8s.io/v1", "StorageClass", "fast", mark, rest);
+    create(&running, "/apis/storage.k8s.io/v1/storageclasses", &storage).await;
+    let mark = "ingressclass.kubernetes.io/is-default-class";
+    let rest = json!({"spec": {"controller": "example.com/i"}});
+    let ingresses = class("networking.k8s.io/v1", "IngressClass", "usual", mark, rest);
+    create(&running, "/apis/networking.k8s.io/v1/ingressclasses", &ingresses).await;
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let claim = create(&running, &format!("{DEFAULT}/persistentvolumeclaims"), &claim).await;
+    assert_eq!(
+        (&claim["spec"]["storageClassName"], &claim["spec"]["volumeMode"]),
+        (&json!("fast"), &json!("Filesystem"))
+    );
+    assert_eq!(claim["metadata"].get("finalizers"), None);
+    let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"}, "spec": {
+        "defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}});
+    let ingress = create(&running, "/apis/networking.k8s.io/v1/namespaces/default/ingresses", &ingress).await;
+    assert_eq!(ingress["spec"]["ingressClassName"], "usual");
+    assert_eq!(
+        (&ingress["metadata"]["generation"], &ingress["status"]),
+        (&json!(1), &json!({"loadBalancer": {}}))
+    );
+}
