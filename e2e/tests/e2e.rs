@@ -62,5 +62,7 @@ mod streams;
 mod template_examples;
 #[path = "e2e/templates.rs"]
 mod templates;
+#[path = "e2e/workloads.rs"]
+mod workloads;
 #[path = "e2e/wrong_input.rs"]
 mod wrong_input;

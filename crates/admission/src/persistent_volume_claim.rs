@@ -20,25 +20,7 @@ impl KindRules for PersistentVolumeClaim {
     }
 
     fn validate(&self, errors: &mut FieldErrors, _warnings: &mut Vec<Warning>, object: &Value) {
-        let (path, spec) = (Path::root("spec"), &object["spec"]);
-        let at = path.child("accessModes");
-        access_modes(errors, &at, &spec["accessModes"], "at least 1 access mode is required");
-        if is_set(&spec["selector"]) {
-            label_selector(errors, &path.child("selector"), &spec["selector"]);
-        }
-        let (at, wanted) =
-            (path.child("resources").key("storage"), text(&spec["resources"]["requests"]["storage"]));
-        match Quantity::parse(wanted) {
-            Err(_) => errors.required(&at, ""),
-            Ok(amount) if amount.is_zero() || amount.is_negative() => {
-                errors.invalid(&at, wanted, "must be greater than zero");
-            }
-            Ok(_) => {}
-        }
-        if !text(&spec["storageClassName"]).is_empty() {
-            subdomain(errors, &path.child("storageClassName"), text(&spec["storageClassName"]));
-        }
-        optional_one_of(errors, &path.child("volumeMode"), &spec["volumeMode"], &VOLUME_MODES);
+        validate_spec(errors, &Path::root("spec"), &object["spec"]);
     }
 
     fn validate_update(&self, errors: &mut FieldErrors, old: &Value, new: &Value) {
@@ -69,4 +51,26 @@ impl KindRules for PersistentVolumeClaim {
             errors.forbidden(&at, "field can not be less than status.capacity");
         }
     }
+}
+
+/// Checks what a claim, or one that a StatefulSet makes for each pod, wants.
+pub(crate) fn validate_spec(errors: &mut FieldErrors, path: &Path, spec: &Value) {
+    let at = path.child("accessModes");
+    access_modes(errors, &at, &spec["accessModes"], "at least 1 access mode is required");
+    if is_set(&spec["selector"]) {
+        label_selector(errors, &path.child("selector"), &spec["selector"]);
+    }
+    let (at, wanted) =
+        (path.child("resources").key("storage"), text(&spec["resources"]["requests"]["storage"]));
+    match Quantity::parse(wanted) {
+        Err(_) => errors.required(&at, ""),
+        Ok(amount) if amount.is_zero() || amount.is_negative() => {
+            errors.invalid(&at, wanted, "must be greater than zero");
+        }
+        Ok(_) => {}
+    }
+    if !text(&spec["storageClassName"]).is_empty() {
+        subdomain(errors, &path.child("storageClassName"), text(&spec["storageClassName"]));
+    }
+    optional_one_of(errors, &path.child("volumeMode"), &spec["volumeMode"], &VOLUME_MODES);
 }

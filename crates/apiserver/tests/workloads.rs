@@ -317,3 +317,47 @@ async fn tables_have_the_columns_of_upstream_with_a_cell_for_each() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_job_that_is_deleted_without_a_word_leaves_its_pods_and_says_so() {
+    let running = Running::start().await;
+    let preserved = "child pods are preserved by default when jobs are deleted";
+    let jobs = format!("{BATCH}/jobs");
+    let (path, object) = every_kind().into_iter().find(|(path, _)| *path == jobs).expect("a row");
+    let options =
+        |policy: Value| json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
+    for (policy, warns) in [(Value::Null, true), (json!("Background"), false), (json!("Orphan"), false)] {
+        running.post(&path, &object).await;
+        let (code, told, warnings) =
+            send(&running, "DELETE", &format!("{path}/web"), JSON, &options(policy.clone())).await;
+        assert_eq!(code, 200, "{told}");
+        assert_eq!(
+            warnings.iter().any(|warning| warning.contains(preserved)),
+            warns,
+            "{policy}: {warnings:?}"
+        );
+        if told["kind"] == "Job" {
+            assert_eq!(told["metadata"]["finalizers"], json!(["orphan"]), "{told}");
+        }
+        while running.get(&format!("{path}/web")).await.0 != 404 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_takes_its_workloads_with_it() {
+    let running = Running::start().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    running.post("/api/v1/namespaces", &namespace).await;
+    for (path, object) in every_kind() {
+        let (code, told) = running.post(&path.replace("/default/", "/team/"), &object).await;
+        assert_eq!(code, 201, "{told}");
+    }
+    running.call("DELETE", "/api/v1/namespaces/team", &[JSON], b"").await;
+    while running.get("/api/v1/namespaces/team").await.0 != 404 {
+        tokio::task::yield_now().await;
+    }
+    let (_, list) = running.get("/apis/batch/v1/jobs").await;
+    assert_eq!(list["items"], json!([]));
+}

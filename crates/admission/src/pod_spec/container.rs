@@ -312,11 +312,7 @@ fn devices(errors: &mut FieldErrors, path: &Path, container: &Value, volumes: &K
         required_text(errors, &at.child("name"), name);
         match volumes.get(name) {
             None => errors.not_found(&at.child("name"), name),
-            Some(volume)
-                if !is_set(&volume["persistentVolumeClaim"])
-                    && !is_set(&volume["ephemeral"])
-                    && volume["kind"] != "PersistentVolumeClaim" =>
-            {
+            Some(volume) if !is_set(&volume["persistentVolumeClaim"]) && !is_set(&volume["ephemeral"]) => {
                 let detail =
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
                 errors.invalid(&at.child("name"), name, detail);

@@ -7,6 +7,7 @@ use crate::defaults::pod::template_spec;
 use crate::errors::FieldErrors;
 use crate::kind_rules::KindRules;
 use crate::path::Path;
+use crate::persistent_volume_claim;
 use crate::request::Warning;
 use crate::scalars::{label, not_negative, required_label};
 use crate::tree::{default_field, default_pointer, field, is_set, items, items_mut, object_field, text};
@@ -90,6 +91,11 @@ impl KindRules for StatefulSets {
         for (index, claim) in claims.iter().enumerate() {
             let at = path.child("volumeClaimTemplates").index(index).child("metadata").child("name");
             required_label(review.errors, &at, text(&claim["metadata"]["name"]));
+            // They never change, so what is stored needs no second look.
+            if review.old.is_none() {
+                let at = path.child("volumeClaimTemplates").index(index).child("spec");
+                persistent_volume_claim::validate_spec(review.errors, &at, &claim["spec"]);
+            }
         }
         let selector = &spec["selector"];
         if review.selector(spec, "statefulset") {
