@@ -546,3 +546,38 @@ fn a_job_that_has_ended_stays_so() {
         assert_eq!(told, expected.map_err(str::to_owned), "{new}");
     }
 }
+
+#[test]
+fn what_is_missing_is_named_and_nothing_else() {
+    let bare = "[spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`, spec.template.spec.containers: Required value]";
+    let nothing = "[spec.selector: Required value, spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`, spec.template.spec.containers: Required value]";
+    for (kind, pointer, value, expected) in [
+        ("Deployment", "/spec/template", json!({}), bare),
+        ("Deployment", "/spec/template", Value::Null, bare),
+        ("StatefulSet", "/spec/template", Value::Null, bare),
+        ("Deployment", "/spec", json!({}), nothing),
+        ("ReplicaSet", "/spec", Value::Null, nothing),
+        (
+            "ReplicationController",
+            "/spec",
+            Value::Null,
+            "[spec.selector: Required value, spec.template: Required value]",
+        ),
+        (
+            "Job",
+            "/spec",
+            Value::Null,
+            "[spec.template.spec.containers: Required value, spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"]",
+        ),
+        (
+            "CronJob",
+            "/spec",
+            Value::Null,
+            "[spec.schedule: Required value, spec.jobTemplate.spec.template.spec.containers: Required value, \
+             spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"]",
+        ),
+        ("PodTemplate", "/template", Value::Null, "template.spec.containers: Required value"),
+    ] {
+        assert_eq!(created(kind, &[(pointer, value)]).expect_err("refused"), expected, "{kind} {pointer}");
+    }
+}
