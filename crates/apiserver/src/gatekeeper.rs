@@ -79,7 +79,7 @@ pub(crate) async fn answer_request(
     door: Door,
     request: Request<Incoming>,
 ) -> Answer {
-    let wish = Wish::of(request.method(), request.headers());
+    let wish = Wish::of(request.method(), request.uri(), request.headers());
     let mut seen = Seen::new(request.method(), request.headers());
     let source = match door {
         Door::Network { peer } => Some(peer),

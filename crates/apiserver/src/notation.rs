@@ -1,20 +1,23 @@
 //! The notation of answers. Inside the server an answer is JSON, as what is stored is; what its client gets instead is decided here,
-//! once, for every answer that is there as a whole and is an object: protobuf, YAML, and gzip around it.
+//! once, for every answer that is there as a whole and is an object: protobuf, YAML, lines for people, and gzip around it.
 //!
 //! Lists in protobuf and watches are written where they are made (`render.rs`, `watch_stream.rs`), item by item.
+
+mod indented;
 
 use std::io::Write;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
-use http::{HeaderMap, Method, StatusCode};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT, VARY};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use manifest::{Limits, Node};
 use schema::protobuf::{self, ProtobufError};
 use serde_json::Value;
 
 use crate::media::{MediaRange, Notation, accepted};
+use crate::query::Query;
 use crate::responses::{Answer, Body, JSON, whole};
 
 /// Answers above this size are packed for clients that ask for it, and not written by the threads that answer requests;
@@ -26,11 +29,13 @@ pub(crate) const LARGE: usize = 128 * 1024;
 pub(crate) struct Wish {
     /// What it accepts, best first; empty when JSON will do.
     ranges: Vec<MediaRange>,
+    /// JSON in lines.
+    pretty: bool,
     gzip: bool,
 }
 
 impl Wish {
-    pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Wish {
+    pub(crate) fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Wish {
         let names = |value: &HeaderValue| {
             let has =
                 |word: &[u8]| value.as_bytes().windows(word.len()).any(|own| own.eq_ignore_ascii_case(word));
@@ -39,8 +44,21 @@ impl Wish {
         let is_special = headers.get_all(ACCEPT).iter().any(names);
         Wish {
             ranges: if is_special { accepted(headers) } else { Vec::new() },
+            pretty: wants_lines(uri, headers),
             gzip: *method == Method::GET && takes_gzip(headers),
         }
+    }
+}
+
+/// `pretty` says it; without it browsers and curl are taken to be people, as upstream does.
+fn wants_lines(uri: &Uri, headers: &HeaderMap) -> bool {
+    let query = uri.query().filter(|query| query.contains("pretty")).map(Query::parse);
+    match query.as_ref().and_then(|query| query.text("pretty")) {
+        Some(told) => matches!(told, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        None => headers.get(USER_AGENT).is_some_and(|agent| {
+            let agent = agent.as_bytes();
+            [&b"curl"[..], b"Wget", b"Mozilla/5.0"].into_iter().any(|name| agent.starts_with(name))
+        }),
     }
 }
 
@@ -71,6 +89,15 @@ pub(crate) async fn write(wish: Wish, mut answer: Answer) -> Answer {
         if let Some((notation, bytes)) = written {
             *answer.body_mut() = whole(bytes);
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(notation.media_type()));
+        }
+    }
+    if wish.pretty
+        && is_type(&answer, JSON)
+        && let Body::Whole(bytes) = answer.body()
+    {
+        let bytes = bytes.clone();
+        if let Some(lines) = aside(bytes.len(), move || Some(indented::indented(&bytes))).await {
+            *answer.body_mut() = whole(lines);
         }
     }
     if wish.gzip
@@ -159,8 +186,8 @@ mod tests {
 
     use bytes::Bytes;
     use flate2::read::GzDecoder;
-    use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
-    use http::{HeaderMap, Method, StatusCode};
+    use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT};
+    use http::{HeaderMap, Method, StatusCode, Uri};
     use serde_json::{Value, json};
 
     use super::{LARGE, Wish, write};
@@ -169,7 +196,9 @@ mod tests {
     async fn written(accept: &str, value: &Value) -> (String, Bytes) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().expect("a header"));
-        let answer = write(Wish::of(&Method::GET, &headers), json_answer(StatusCode::OK, value)).await;
+        let answer =
+            write(Wish::of(&Method::GET, &Uri::default(), &headers), json_answer(StatusCode::OK, value))
+                .await;
         let content_type = answer.headers()[CONTENT_TYPE].to_str().expect("text").to_owned();
         (content_type, bytes(answer))
     }
@@ -233,12 +262,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn people_get_lines() {
+        let ask = async |uri: &str, agent: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+            let uri: Uri = uri.parse().expect("a path");
+            bytes(
+                write(Wish::of(&Method::GET, &uri, &headers), json_answer(StatusCode::OK, &json!({"a": 1})))
+                    .await,
+            )
+        };
+        let (lines, compact) = ("{\n  \"a\": 1\n}", "{\"a\":1}");
+        for (uri, agent, want) in [
+            ("/api", "curl/8.1", lines),
+            ("/api", "Mozilla/5.0 (X11)", lines),
+            ("/api", "kubectl/v1.33", compact),
+            ("/api?pretty=true", "kubectl/v1.33", lines),
+            ("/api?a=b&pretty=false", "curl/8.1", compact),
+            ("/api?pretty=", "curl/8.1", lines),
+        ] {
+            assert_eq!(ask(uri, agent).await, want, "{uri} {agent}");
+        }
+    }
+
+    #[tokio::test]
     async fn large_answers_are_packed_for_those_who_ask() {
         let long = "a".repeat(LARGE + 1);
         let ask = async |method: Method, encoding: &str, body: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, encoding.parse().expect("a header"));
-            let answer = write(Wish::of(&method, &headers), text(StatusCode::OK, body.to_owned())).await;
+            let answer =
+                write(Wish::of(&method, &Uri::default(), &headers), text(StatusCode::OK, body.to_owned()))
+                    .await;
             (answer.headers().contains_key(CONTENT_ENCODING), bytes(answer))
         };
         let (is_packed, packed) = ask(Method::GET, "deflate, gzip;q=1.0", &long).await;
