@@ -85,7 +85,7 @@ pub use audit::AuditLog;
 pub use gatekeeper::SERVICE_NAMES;
 pub use identity::Identity;
 pub use in_memory::{InMemoryConnector, InMemoryIo};
-pub use limits::Limits;
+pub use limits::{Limit, Limits};
 pub use node::{NoNodes, NodeConnection, NodeConnector, NodeIo};
 pub use node_ports::NodePorts;
 pub use server::{ApiServer, ApiServerConfig, StartError};

@@ -39,6 +39,93 @@ pub struct Limits {
     pub events_of_namespace: usize,
 }
 
+/// One line of the table of limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What is limited, in a few words.
+    pub what: &'static str,
+    /// How much, with its unit.
+    pub value: String,
+    /// What happens beyond it.
+    pub beyond: &'static str,
+}
+
+fn bytes(count: usize) -> String {
+    match count {
+        count if count >= 1 << 20 && count % (1 << 20) == 0 => format!("{} MiB", count >> 20),
+        count if count >= 1 << 10 && count % (1 << 10) == 0 => format!("{} KiB", count >> 10),
+        count => format!("{count} bytes"),
+    }
+}
+
+fn time(duration: Duration) -> String {
+    format!("{} s", duration.as_secs())
+}
+
+impl Limits {
+    /// Every limit that a client can meet, as `coracle up --limits` prints them.
+    #[must_use]
+    pub fn table(&self) -> Vec<Limit> {
+        // A field that is added has to be told.
+        let Limits {
+            body_bytes,
+            object_bytes,
+            body_time,
+            header_time,
+            header_bytes,
+            handshake_time,
+            connections,
+            streams,
+            requests_in_flight,
+            long_requests,
+            templates_at_once,
+            patch_operations,
+            patch_copies,
+            event_age,
+            events,
+            events_of_namespace,
+        } = self;
+        let yaml = manifest::Limits::default();
+        let row = |what, value: String, beyond| Limit { what, value, beyond };
+        vec![
+            row("request body", bytes(*body_bytes), "413"),
+            row("time for a request body", time(*body_time), "408"),
+            row("stored object", bytes(*object_bytes), "413"),
+            row("values of a ConfigMap or Secret", bytes(api::limits::KEYED_OBJECT), "422"),
+            row("annotations of an object", bytes(api::limits::ANNOTATIONS), "422"),
+            row("depth of JSON", JSON_DEPTH.to_string(), "400"),
+            row("depth of YAML", yaml.depth.to_string(), "400"),
+            row("nodes and bytes that aliases of YAML copy", yaml.copies.to_string(), "400"),
+            row("operations of a JSON patch", patch_operations.to_string(), "413"),
+            row("bytes that a JSON patch copies", bytes(*patch_copies), "422"),
+            row("headers of a request", bytes(*header_bytes), "431, or the connection ends"),
+            row("time for the headers of a request", time(*header_time), "the connection ends"),
+            row("time for the TLS handshake", time(*handshake_time), "the connection ends"),
+            row("connections", connections.to_string(), "refused at once"),
+            row("HTTP/2 streams of a connection", streams.to_string(), "the stream is refused"),
+            row(
+                "HTTP/2 streams that are reset before they are answered",
+                RESETS.to_string(),
+                "the connection ends",
+            ),
+            row("requests of one user at the same time", requests_in_flight.to_string(), "429"),
+            row("watches and streams of one user at the same time", long_requests.to_string(), "429"),
+            row("memory of a watcher that does not read", bytes(STALLED_WATCHER), "410 when it reads again"),
+            row("templates processed at the same time", templates_at_once.to_string(), "the others wait"),
+            row("age of events", time(*event_age), "removed"),
+            row("events", events.to_string(), "the oldest are removed"),
+            row("events of a namespace", events_of_namespace.to_string(), "the oldest are removed"),
+        ]
+    }
+}
+
+/// Deepest nesting of a body.
+const JSON_DEPTH: usize = 120;
+/// Streams of an HTTP/2 connection that were reset by the client and not yet given up by the server.
+pub(crate) const RESETS: usize = 50;
+/// Bytes that a watcher which does not read can make the server hold.
+const STALLED_WATCHER: usize = 256 * 1024;
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {

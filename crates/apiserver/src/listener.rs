@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gatekeeper::{Door, answer_request};
 use crate::identity::Identity;
+use crate::limits::RESETS;
 use crate::server::Server;
 
 /// How long open connections may take to end after the server was told to.
@@ -163,7 +164,7 @@ where
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(limits.streams)
                 .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
-                .max_pending_accept_reset_streams(50)
+                .max_pending_accept_reset_streams(RESETS)
                 .max_send_buf_size(128 * 1024)
                 .keep_alive_interval(Duration::from_secs(30))
                 .keep_alive_timeout(Duration::from_secs(20));

@@ -44,6 +44,7 @@ pub(crate) fn run(args: ApiserverArgs) -> ExitCode {
 }
 
 fn start(args: &ApiserverArgs) -> Result<(), Failure> {
+    crate::core_dumps::forbid();
     crate::logging::start("info");
     let runtime = crate::prerequisites::async_runtime()?;
     let ended = runtime.block_on(stay(args));

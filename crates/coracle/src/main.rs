@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod apiserver;
 mod cluster;
 mod control_plane;
+mod core_dumps;
 mod cri;
 mod down;
 mod env;

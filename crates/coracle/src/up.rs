@@ -38,6 +38,9 @@ pub(crate) struct UpArgs {
     /// Directory of manifests whose pods run whatever the API says (static pods).
     #[arg(long, alias = "pod-manifest-path", value_name = "DIR", value_parser = flag_values::existing_directory())]
     pod_manifest_dir: Option<PathBuf>,
+    /// Print what the API takes from clients at most, and end.
+    #[arg(long)]
+    limits: bool,
     #[command(flatten)]
     node: NodeOptions,
 }
@@ -51,7 +54,11 @@ pub(crate) fn run(args: UpArgs) -> ExitCode {
 }
 
 fn start(args: &UpArgs) -> Result<(), Failure> {
+    if args.limits {
+        return print_limits();
+    }
     crate::prerequisites::require_root("up")?;
+    crate::core_dumps::forbid();
     crate::logging::start("info");
     let base = args.node.data_dir();
     let mut config = NodeConfig {
@@ -87,4 +94,21 @@ async fn stay(config: NodeConfig) -> Result<(), Failure> {
     };
     node.stop().await;
     ended
+}
+
+/// The table of limits, in columns.
+fn print_limits() -> Result<(), Failure> {
+    let table = apiserver::Limits::default().table();
+    let width = |cell: fn(&apiserver::Limit) -> usize| table.iter().map(cell).max().unwrap_or(0);
+    let (what, value) = (width(|limit| limit.what.len()), width(|limit| limit.value.len()));
+    for limit in &table {
+        let written = standard_output::line(format_args!(
+            "{:what$}  {:value$}  {}",
+            limit.what, limit.value, limit.beyond
+        ));
+        if written.is_err() {
+            break;
+        }
+    }
+    Ok(())
 }

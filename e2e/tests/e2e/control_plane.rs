@@ -44,3 +44,14 @@ fn an_api_server_with_a_directory_has_its_objects_again_after_it_was_killed() {
     let data = server.kubectl_ok(&["get", "configmap", "mine", "-o", "jsonpath={.data.of}"], "");
     assert_eq!(data, "disk");
 }
+
+#[test]
+fn the_limits_of_the_api_are_printed_without_a_node() {
+    let said = finish(&mut Place::new().coracle(&["up", "--limits"]), "");
+    assert_eq!(said.status, 0, "{}", said.all());
+    for what in
+        ["request body ", "HTTP/2 streams of a connection ", "memory of a watcher that does not read "]
+    {
+        assert!(said.stdout.contains(what), "{what} is missing in {}", said.all());
+    }
+}
