@@ -38,6 +38,8 @@ pub enum BadValue {
     Omitted,
     /// Text, shown quoted as Go quotes it; anything else as JSON.
     Json(Value),
+    /// Already as it is shown: fields in an order that a tree does not keep.
+    Shown(String),
 }
 
 /// One problem of one field.
@@ -121,7 +123,11 @@ impl FieldError {
                     other => text.push_str(&other.to_string()),
                 }
             }
-            BadValue::Json(_) | BadValue::Omitted => {}
+            BadValue::Shown(value) if shows_value => {
+                text.push_str(": ");
+                text.push_str(value);
+            }
+            BadValue::Json(_) | BadValue::Shown(_) | BadValue::Omitted => {}
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
@@ -234,14 +240,19 @@ impl FieldErrors {
 
     /// A value outside of an enumeration; the supported ones are named in the given order.
     pub(crate) fn not_supported(&mut self, path: &Path, value: &str, supported: &[&str]) {
-        self.not_supported_value(path, value.into(), supported);
+        self.not_supported_value(path, BadValue::Json(value.into()), supported);
     }
 
     /// The same for a value that is no text.
-    pub(crate) fn not_supported_value(&mut self, path: &Path, value: Value, supported: &[&str]) {
+    pub(crate) fn not_supported_value(&mut self, path: &Path, value: BadValue, supported: &[&str]) {
         let supported: Vec<_> = supported.iter().map(|value| schema::go_quote(value)).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        self.push(FieldErrorKind::NotSupported, path, BadValue::Json(value), detail);
+        self.push(FieldErrorKind::NotSupported, path, value, detail);
+    }
+
+    /// An error with a value that is already as it is shown.
+    pub(crate) fn invalid_shown(&mut self, path: &Path, value: String, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Invalid, path, BadValue::Shown(value), detail);
     }
 
     /// The errors as a result.

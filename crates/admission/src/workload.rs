@@ -72,7 +72,12 @@ impl Review<'_> {
             self.old.and_then(|old| old.pointer(place.pointer)).map(|old_template| &old_template["spec"]);
         let rules = SpecRules::new(spec, old_spec, self.request, false).with_claims(claims);
         let at = path.child("spec");
-        pod_spec::validate(self.errors, self.warnings, &at, spec, rules, self.request);
+        let mut warnings = Vec::new();
+        pod_spec::validate(self.errors, &mut warnings, &at, spec, rules, self.request);
+        // What was said of a template is not said again when something else changes.
+        if old_spec != Some(spec) {
+            self.warnings.append(&mut warnings);
+        }
         if !items(&spec["ephemeralContainers"]).is_empty() {
             let detail = "ephemeral containers not allowed in pod template";
             self.errors.forbidden(&at.child("ephemeralContainers"), detail);

@@ -165,7 +165,7 @@ fn what_is_wrong_is_told_in_the_words_of_kubernetes() {
         (
             "Deployment",
             vec![("/spec/strategy", json!({"type": "Other"}))],
-            "spec.strategy: Unsupported value: {\"RollingUpdate\":null,\"Type\":\"Other\"}: supported values: \"Recreate\", \"RollingUpdate\"".into(),
+            "spec.strategy: Unsupported value: {\"Type\":\"Other\",\"RollingUpdate\":null}: supported values: \"Recreate\", \"RollingUpdate\"".into(),
         ),
         (
             "Deployment",
@@ -214,7 +214,7 @@ fn what_is_wrong_is_told_in_the_words_of_kubernetes() {
         (
             "StatefulSet",
             vec![("/spec/updateStrategy", json!({"type": "OnDelete", "rollingUpdate": {"partition": 1}}))],
-            "spec.updateStrategy.rollingUpdate: Invalid value: {\"MaxUnavailable\":null,\"Partition\":1}: only allowed for updateStrategy 'RollingUpdate'".into(),
+            "spec.updateStrategy.rollingUpdate: Invalid value: {\"Partition\":1,\"MaxUnavailable\":null}: only allowed for updateStrategy 'RollingUpdate'".into(),
         ),
         ("StatefulSet", vec![("/spec/ordinals", json!({"start": -1}))], "spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0".into()),
         (
@@ -579,5 +579,81 @@ fn what_is_missing_is_named_and_nothing_else() {
         ("PodTemplate", "/template", Value::Null, "template.spec.containers: Required value"),
     ] {
         assert_eq!(created(kind, &[(pointer, value)]).expect_err("refused"), expected, "{kind} {pointer}");
+    }
+}
+
+/// Every kind with a pod template: its name, and where the template stands.
+const TEMPLATES: [(&str, &str); 8] = [
+    ("PodTemplate", "/template"),
+    ("ReplicationController", "/spec/template"),
+    ("DaemonSet", "/spec/template"),
+    ("Deployment", "/spec/template"),
+    ("ReplicaSet", "/spec/template"),
+    ("StatefulSet", "/spec/template"),
+    ("Job", "/spec/template"),
+    ("CronJob", "/spec/jobTemplate/spec/template"),
+];
+
+fn with_variable(kind: &str, pointer: &str, variable: Value) -> Value {
+    let mut object = base(kind);
+    let volumes = json!([{"name": "v", "emptyDir": {}}]);
+    set(&mut object, &format!("{pointer}/spec/containers/0/env"), json!([variable]));
+    set(&mut object, &format!("{pointer}/spec/volumes"), volumes);
+    decoded(kind, &object)
+}
+
+#[test]
+fn the_rules_of_the_environment_hold_in_every_template() {
+    let gates = |relaxed: bool, files: bool| {
+        let mut request = AdmissionRequest::default();
+        request.gates.relaxed_environment_variable_validation = relaxed;
+        request.gates.env_files = files;
+        request
+    };
+    for (kind, pointer) in TEMPLATES {
+        let resource = resource_of(kind);
+        let path = format!("{}.spec.containers[0].env[0]", pointer.trim_start_matches('/').replace('/', "."));
+        // Names, by the gate; what is stored stays.
+        let relaxed = || with_variable(kind, pointer, json!({"name": "a:b", "value": "1"}));
+        let told =
+            prepare_create(resource, &mut relaxed(), &gates(false, true)).expect_err("strict").to_string();
+        assert!(told.starts_with(&format!("{path}.name: Invalid value: \"a:b\"")), "{kind}: {told}");
+        let mut old = relaxed();
+        prepare_create(resource, &mut old, &gates(true, true)).expect("relaxed");
+        let mut new = old.clone();
+        set(&mut new, "/metadata/labels", json!({"new": "yes"}));
+        let kept = prepare_update(resource, &old, &mut new, &gates(false, true));
+        assert_eq!(kept.map_err(|errors| errors.to_string()), Ok(Vec::new()), "{kind}");
+        // Env files, by their gate; what is stored stays.
+        let reference = json!({"volumeName": "v", "path": "e", "key": "K"});
+        let from_file =
+            || with_variable(kind, pointer, json!({"name": "A", "valueFrom": {"fileKeyRef": reference}}));
+        let told =
+            prepare_create(resource, &mut from_file(), &gates(true, false)).expect_err("off").to_string();
+        assert!(
+            told.starts_with(&format!("{path}.valueFrom: Invalid value: \"\": must specify one of"))
+                && told.ends_with("(fileKeyRef was dropped: the feature gate EnvFiles is off)"),
+            "{kind}: {told}"
+        );
+        let mut old = from_file();
+        prepare_create(resource, &mut old, &gates(true, true)).expect("on");
+        let read = format!("{pointer}/spec/containers/0/env/0/valueFrom/fileKeyRef/optional");
+        assert_eq!(old.pointer(&read), Some(&json!(false)), "{kind}: defaulted");
+        let mut new = old.clone();
+        set(&mut new, "/metadata/labels", json!({"new": "yes"}));
+        prepare_update(resource, &old, &mut new, &gates(true, false)).expect("the old object has it");
+        assert_eq!(new.pointer(&read), Some(&json!(false)), "{kind}");
+        // Findings, once: when the template is new.
+        let lost = || with_variable(kind, pointer, json!({"name": "A", "value": "$(NOBODY)"}));
+        let mut old = lost();
+        let warnings = prepare_create(resource, &mut old, &gates(true, true)).expect("valid");
+        assert!(
+            warnings.iter().any(|told| told.0.starts_with(&format!("{path}.value: $(NOBODY)"))),
+            "{kind}: {warnings:?}"
+        );
+        let mut new = old.clone();
+        set(&mut new, "/metadata/labels", json!({"new": "yes"}));
+        let warnings = prepare_update(resource, &old, &mut new, &gates(true, true)).expect("valid");
+        assert_eq!(warnings, [], "{kind}");
     }
 }

@@ -361,3 +361,20 @@ async fn a_namespace_takes_its_workloads_with_it() {
     let (_, list) = running.get("/apis/batch/v1/jobs").await;
     assert_eq!(list["items"], json!([]));
 }
+
+#[tokio::test]
+async fn a_scale_travels_in_protobuf_too() {
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let running = Running::start().await;
+    let path = format!("{APPS}/deployments");
+    running.post(&path, &deployment()).await;
+    let scale = format!("{path}/web/scale");
+    let response = running.send(request("GET", &scale, &[("accept", PROTOBUF)], b"")).await;
+    assert_eq!(response.headers().get("content-type").and_then(|value| value.to_str().ok()), Some(PROTOBUF));
+    let bytes = http_body_util::BodyExt::collect(response.into_body()).await.expect("a body").to_bytes();
+    assert!(bytes.starts_with(b"k8s\0"), "{bytes:?}");
+    let (code, written) = running
+        .call("PUT", &scale, &[("content-type", PROTOBUF), ("accept", "application/json")], &bytes)
+        .await;
+    assert_eq!((code.as_u16(), &written["spec"]["replicas"]), (200, &json!(1)), "{written}");
+}

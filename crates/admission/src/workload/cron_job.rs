@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::job::{default_job_fields, job_spec};
 use super::{Place, Review, schedule, start, time_zone};
-use crate::errors::FieldErrors;
+use crate::errors::{BadValue, FieldErrors};
 use crate::kind_rules::KindRules;
 use crate::path::Path;
 use crate::tree::{default_field, default_pointer, field, is_set, text};
@@ -60,7 +60,7 @@ impl KindRules for CronJobs {
         }
         if job["manualSelector"] == true {
             let at = at.child("manualSelector");
-            review.errors.not_supported_value(&at, true.into(), &["nil", "false"]);
+            review.errors.not_supported_value(&at, BadValue::Json(true.into()), &["nil", "false"]);
         }
         review.not_negative(spec, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"]);
         let name = text(&object["metadata"]["name"]);

@@ -1,8 +1,8 @@
 //! How many pods a change may add or take away at once: counts and percentages.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::errors::FieldErrors;
+use crate::errors::{BadValue, FieldErrors};
 use crate::path::Path;
 use crate::scalars::not_negative;
 
@@ -48,11 +48,11 @@ fn percentage(text: &str) -> Option<i64> {
 /// Refuses a strategy of another type; upstream shows it whole, in Go's names.
 pub(super) fn unknown_strategy(errors: &mut FieldErrors, path: &Path, strategy: &Value, supported: &[&str]) {
     let rolling = &strategy["rollingUpdate"];
-    let rolling = if rolling.is_null() {
-        Value::Null
+    let shown = if rolling.is_null() {
+        "null".to_owned()
     } else {
-        json!({"MaxUnavailable": rolling["maxUnavailable"], "MaxSurge": rolling["maxSurge"]})
+        format!("{{\"MaxUnavailable\":{},\"MaxSurge\":{}}}", rolling["maxUnavailable"], rolling["maxSurge"])
     };
-    let shown = json!({"Type": strategy["type"], "RollingUpdate": rolling});
-    errors.not_supported_value(path, shown, supported);
+    let shown = format!("{{\"Type\":{},\"RollingUpdate\":{shown}}}", strategy["type"]);
+    errors.not_supported_value(path, BadValue::Shown(shown), supported);
 }

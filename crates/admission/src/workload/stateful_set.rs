@@ -136,7 +136,7 @@ fn strategy(errors: &mut FieldErrors, path: &Path, strategy: &Value) {
     match text(&strategy["type"]) {
         "OnDelete" => {
             if is_set(rolling) {
-                errors.invalid(&at, shown(rolling), "only allowed for updateStrategy 'RollingUpdate'");
+                errors.invalid_shown(&at, shown(rolling), "only allowed for updateStrategy 'RollingUpdate'");
             }
         }
         "RollingUpdate" => {
@@ -151,17 +151,15 @@ fn strategy(errors: &mut FieldErrors, path: &Path, strategy: &Value) {
             }
         }
         other => {
-            let rolling = if is_set(rolling) { shown(rolling) } else { Value::Null };
-            let value = json!({"Type": other, "RollingUpdate": rolling});
-            errors.invalid(path, value, "must be 'RollingUpdate' or 'OnDelete'");
+            let rolling = if is_set(rolling) { shown(rolling) } else { "null".to_owned() };
+            let value = format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(other));
+            errors.invalid_shown(path, value, "must be 'RollingUpdate' or 'OnDelete'");
         }
     }
 }
 
 /// As upstream shows it, in Go's names.
-fn shown(rolling: &Value) -> Value {
-    json!({
-        "Partition": rolling["partition"].as_i64().unwrap_or(0),
-        "MaxUnavailable": rolling["maxUnavailable"],
-    })
+fn shown(rolling: &Value) -> String {
+    let partition = rolling["partition"].as_i64().unwrap_or(0);
+    format!("{{\"Partition\":{partition},\"MaxUnavailable\":{}}}", rolling["maxUnavailable"])
 }
