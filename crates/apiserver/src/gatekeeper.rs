@@ -109,8 +109,8 @@ async fn admit(
     trail: &mut Trail,
 ) -> Result<Answer, ApiError> {
     if door != Door::InMemory {
-        check_host(&server, &request)?;
-        check_origin(&server, &request)?;
+        let host = check_host(&server, &request)?;
+        check_origin(&server, &request, host.as_deref())?;
     }
     let target = parse_path(request.uri().path()).map_err(|_| ApiError::NoSuchPath)?;
     let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -267,17 +267,18 @@ pub const SERVICE_NAMES: [&str; 5] = [
     "kubernetes.default.svc.cluster.local",
 ];
 
-fn check_host(server: &Server, request: &Request<Incoming>) -> Result<(), ApiError> {
+/// The host and port that the client calls this server; one of its own names.
+fn check_host(server: &Server, request: &Request<Incoming>) -> Result<Option<String>, ApiError> {
     let authority = match request.uri().authority() {
         Some(authority) => authority.as_str().to_owned(),
         None => match request.headers().get(HOST) {
             Some(host) => host.to_str().unwrap_or("?").to_owned(),
             // HTTP/1.0 without a host: nothing that a browser can be made to send.
-            None => return Ok(()),
+            None => return Ok(None),
         },
     };
     if host_is_own(server, host_of(&authority)) {
-        return Ok(());
+        return Ok(Some(authority));
     }
     Err(ApiError::Misdirected { host: authority })
 }
@@ -301,10 +302,16 @@ fn host_is_own(server: &Server, host: &str) -> bool {
         || server.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(&host))
 }
 
-fn check_origin(server: &Server, request: &Request<Incoming>) -> Result<(), ApiError> {
+/// Pages of other origins are refused. A client that names this very server (as WebSocket libraries do) is no page of
+/// another origin: its host has been checked.
+fn check_origin(server: &Server, request: &Request<Incoming>, host: Option<&str>) -> Result<(), ApiError> {
     for origin in request.headers().get_all(ORIGIN) {
         let origin = origin.to_str().unwrap_or("?");
-        if !server.config.origins.iter().any(|allowed| allowed == origin) {
+        // Some libraries say `http`; with a port of its own that can be nobody but this server.
+        let plain = origin.strip_prefix("http://").filter(|authority| host_of(authority) != *authority);
+        let authority = origin.strip_prefix("https://").or(plain);
+        let is_own = host.is_some() && authority == host;
+        if !is_own && !server.config.origins.iter().any(|allowed| allowed == origin) {
             return Err(ApiError::OriginRefused { origin: origin.to_owned() });
         }
     }

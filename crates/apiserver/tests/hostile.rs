@@ -110,6 +110,18 @@ async fn foreign_hosts_and_origins_are_sent_away() {
     }
     assert_eq!(ask("localhost", Some("https://evil.example")).await, 403);
     assert_eq!(ask("localhost", Some("null")).await, 403);
+    for (host, origin, code) in [
+        ("127.0.0.1:6443", "https://127.0.0.1:6443", 200),
+        ("127.0.0.1:6443", "http://127.0.0.1:6443", 200),
+        ("localhost", "https://localhost", 200),
+        // A page of another server of this machine.
+        ("localhost", "http://localhost", 403),
+        ("localhost:6443", "http://localhost:3000", 403),
+        ("127.0.0.1:6443", "https://localhost:6443", 403),
+        ("evil.example:6443", "https://evil.example:6443", 421),
+    ] {
+        assert_eq!(ask(host, Some(origin)).await, code, "{host} {origin}");
+    }
 }
 
 #[tokio::test]
