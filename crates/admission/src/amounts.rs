@@ -35,7 +35,7 @@ fn raise(highest: &mut Amounts, other: &Amounts) {
 
 /// What the containers of a pod need at once: `list` is `requests` or `limits`. Init containers run one after the other,
 /// beside the sidecars that were started before them.
-pub(crate) fn of_containers(spec: &Value, list: &str) -> Amounts {
+fn of_containers(spec: &Value, list: &str) -> Amounts {
     let mut sum = Amounts::new();
     for container in items(&spec["containers"]) {
         add(&mut sum, &amounts(&container["resources"][list]));
@@ -56,10 +56,16 @@ pub(crate) fn of_containers(spec: &Value, list: &str) -> Amounts {
     sum
 }
 
-/// What a whole pod needs: as its containers need it, or as it says for itself, with its overhead.
-pub(crate) fn of_pod(spec: &Value, list: &str) -> Amounts {
+/// What a pod asks for: as its containers need it, or as it says for itself.
+pub(crate) fn asked_by_pod(spec: &Value, list: &str) -> Amounts {
     let mut sum = of_containers(spec, list);
     sum.extend(amounts(&spec["resources"][list]));
+    sum
+}
+
+/// What a whole pod needs, with its overhead.
+pub(crate) fn of_pod(spec: &Value, list: &str) -> Amounts {
+    let mut sum = asked_by_pod(spec, list);
     let overhead: Amounts = amounts(&spec["overhead"])
         .into_iter()
         // A limit that nobody set is not made by the overhead.

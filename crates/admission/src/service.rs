@@ -11,6 +11,7 @@ use crate::scalars::{
 };
 use crate::tree::{is_set, items, items_mut, remove, text};
 
+const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameNode", "PreferSameZone"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
 /// The kubelet's own port must not be taken from outside.
@@ -61,6 +62,14 @@ pub(crate) fn validate(errors: &mut FieldErrors, service: &Value) {
         errors.invalid(&path.child("externalTrafficPolicy"), text(&spec["externalTrafficPolicy"]), detail);
     }
     optional_one_of(errors, &path.child("internalTrafficPolicy"), &spec["internalTrafficPolicy"], &policies);
+    for name in ["loadBalancerClass", "loadBalancerSourceRanges"] {
+        let is_given = is_set(&spec[name]) && spec[name] != json!([]);
+        if is_given && kind != "LoadBalancer" {
+            errors.forbidden(&path.child(name), "may only be used when `type` is 'LoadBalancer'");
+        }
+    }
+    let distribution = path.child("trafficDistribution");
+    optional_one_of(errors, &distribution, &spec["trafficDistribution"], &DISTRIBUTIONS);
 }
 
 fn by_type(errors: &mut FieldErrors, path: &Path, spec: &Value, kind: &str, is_headless: bool) {
@@ -212,9 +221,15 @@ pub(crate) fn keep_allocations(old: &Value, new: &mut Value) {
     }
 }
 
-/// The first cluster address stays as long as the service has one.
+/// The first cluster address stays as long as the service has one, and the class of a load balancer always.
 pub(crate) fn validate_update(errors: &mut FieldErrors, old: &Value, new: &Value) {
     let (before, after) = (&old["spec"], &new["spec"]);
+    let is_balancer = |spec: &Value| spec["type"] == "LoadBalancer";
+    if is_balancer(before) && is_balancer(after) && before["loadBalancerClass"] != after["loadBalancerClass"]
+    {
+        let at = Path::root("spec").child("loadBalancerClass");
+        errors.invalid(&at, after["loadBalancerClass"].clone(), "may not change once set");
+    }
     if before["type"] == "ExternalName" || after["type"] == "ExternalName" {
         return;
     }

@@ -343,3 +343,53 @@ fn ingresses_and_network_policies() {
         created(kind(NETWORKING, "networkpolicies"), json!({"spec": {"podSelector": {}, "egress": [{}]}}));
     assert_eq!(policy.expect("valid")["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
 }
+
+#[test]
+fn services_with_balancers_and_nodes() {
+    let service = |fields: Value| {
+        let mut spec = json!({"ports": [{"port": 80}]});
+        for (name, value) in fields.as_object().expect("fields") {
+            spec[name] = value.clone();
+        }
+        json!({"spec": spec})
+    };
+    let node = |id: &str| json!({"spec": {"providerID": id, "podCIDRs": [format!("10.{id}.0.0/16")]}});
+    check(vec![
+        (
+            refused(
+                "",
+                "services",
+                service(json!({"loadBalancerClass": "example.com/c", "trafficDistribution": "Odd"})),
+            ),
+            &[
+                "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'",
+                "spec.trafficDistribution: Unsupported value: \"Odd\": supported values: \"PreferClose\", \"PreferSameNode\", \"PreferSameZone\"",
+            ],
+        ),
+        (
+            update_refused(
+                "",
+                "services",
+                service(json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/c"})),
+                service(json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/d"})),
+            ),
+            &["spec.loadBalancerClass: Invalid value: \"example.com/d\": may not change once set"],
+        ),
+        (
+            update_refused(
+                "",
+                "services",
+                service(json!({"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]})),
+                service(json!({"clusterIP": "10.96.0.8", "clusterIPs": ["10.96.0.8"]})),
+            ),
+            &["spec.clusterIPs[0]: Invalid value: [\"10.96.0.8\"]: may not change once set"],
+        ),
+        (
+            update_refused("", "nodes", node("1"), node("2")),
+            &[
+                "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid",
+                "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid",
+            ],
+        ),
+    ]);
+}

@@ -61,6 +61,11 @@ async fn ensure_of(
     crate::body::set_type(kind, &mut value);
     match Box::pin(create_object(&write, value)).await {
         Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
+        // A quota of the namespace leaves no room: that is for its owner to mend, and no reason not to serve.
+        Err(error @ ApiError::Forbidden { .. }) => {
+            tracing::warn!(namespace, %error, "what every namespace has is missing");
+            Ok(())
+        }
         Err(error) => Err(error),
     }
 }

@@ -401,9 +401,21 @@ async fn many_creates_at_once_never_exceed_a_quota() {
     let path = format!("{DEFAULT}/resourcequotas/q");
     until(&running, &path, |quota| quota["status"]["used"]["configmaps"] == "11").await;
     // What fails for another reason takes no room.
-    running.call("DELETE", &format!("{DEFAULT}/configmaps/kube-root-ca.crt"), &[], b"").await;
-    until(&running, &format!("{DEFAULT}/configmaps/kube-root-ca.crt"), |found| found["kind"] == "ConfigMap")
-        .await;
+    let gone = running.get(&format!("{DEFAULT}/configmaps")).await.1["items"][1]["metadata"]["name"].clone();
+    let gone = gone.as_str().expect("a name");
+    running.call("DELETE", &format!("{DEFAULT}/configmaps/{gone}"), &[], b"").await;
+    let there = running.get(&format!("{DEFAULT}/configmaps")).await.1["items"][1]["metadata"]["name"].clone();
+    let configmaps = format!("{DEFAULT}/configmaps");
+    let again = support::config_map(there.as_str().expect("a name"));
+    assert_eq!(running.post(&configmaps, &again).await.0, 409);
+    let path = format!("{configmaps}?dryRun=All");
+    assert_eq!(
+        running.post(&path, &support::config_map("new")).await.0,
+        201,
+        "a rehearsal takes none either"
+    );
+    assert_eq!(running.post(&configmaps, &support::config_map("new")).await.0, 201);
+    assert_eq!(running.post(&configmaps, &support::config_map("newer")).await.0, 403);
 }
 
 #[tokio::test]
@@ -460,8 +472,12 @@ async fn an_eviction_respects_the_budget_of_the_pod() {
     for name in ["b", "c"] {
         running.call("DELETE", &format!("{budgets}/{name}"), &[], b"").await;
     }
-    let (code, _) = running.post(&format!("{pods}/b/eviction"), &eviction("b", json!({}))).await;
-    assert_eq!(code, 201);
+    // Controllers written in Go say it in protobuf: type, then metadata with the name.
+    let mut envelope = b"k8s\0\x0a\x15\x0a\x09policy/v1\x12\x08Eviction\x12\x05\x0a\x03\x0a\x01b".to_vec();
+    envelope.extend(b"\x1a\0\"\0");
+    let headers = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let (code, answer) = running.call("POST", &format!("{pods}/b/eviction"), &headers, &envelope).await;
+    assert_eq!(code, 201, "{answer}");
     let (code, _) = running.post(&format!("{pods}/b/eviction"), &eviction("b", json!({}))).await;
     assert_eq!(code, 404);
 }
@@ -586,4 +602,23 @@ async fn claims_and_ingresses_get_the_default_class_and_no_finalizer_that_nothin
         (&ingress["metadata"]["generation"], &ingress["status"]),
         (&json!(1), &json!({"loadBalancer": {}}))
     );
+}
+
+#[tokio::test]
+async fn a_quota_without_room_does_not_keep_the_server_from_starting() {
+    let running = Running::start().await;
+    running.call("DELETE", &format!("{DEFAULT}/configmaps/kube-root-ca.crt"), &[], b"").await;
+    let path = format!("{DEFAULT}/configmaps/kube-root-ca.crt");
+    until(&running, &path, |found| found["kind"] == "ConfigMap").await;
+    create(&running, &format!("{DEFAULT}/resourcequotas"), &quota(json!({"configmaps": "0"}))).await;
+    let (code, _) = running.call("DELETE", &path, &[], b"").await;
+    assert_eq!(code, 200);
+    let config = apiserver::ApiServerConfig {
+        authority_pem: Some(running.authority.certificate_pem().to_owned()),
+        ..apiserver::ApiServerConfig::default()
+    };
+    let store = running.server.store().clone();
+    let again = apiserver::ApiServer::new(config, store, std::sync::Arc::new(apiserver::NoNodes)).await;
+    again.expect("starts");
+    assert_eq!(running.get(&path).await.0, 404);
 }

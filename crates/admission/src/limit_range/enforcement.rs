@@ -3,7 +3,7 @@
 use quantity::Quantity;
 use serde_json::Value;
 
-use crate::amounts::{Amounts, amounts, of_containers};
+use crate::amounts::{Amounts, amounts, asked_by_pod};
 use crate::tree::{entries, is_set, items, items_mut, object_field, text};
 
 /// Says on a pod what was filled in.
@@ -64,7 +64,7 @@ pub fn pod_refusal(ranges: &[Value], pod: &Value) -> Option<String> {
                 }
                 "Pod" => {
                     let (requests, limits) =
-                        (of_containers(&pod["spec"], "requests"), of_containers(&pod["spec"], "limits"));
+                        (asked_by_pod(&pod["spec"], "requests"), asked_by_pod(&pod["spec"], "limits"));
                     refuse(&mut told, item, &requests, &limits);
                 }
                 _ => {}
