@@ -135,3 +135,134 @@ async fn a_controller_on_kube_goes_on_after_the_server_was_killed_and_started_ag
     assert!(!controller.is_finished());
     controller.abort();
 }
+
+/// The machine's `kubectl`, and those that `OTHER_KUBECTLS` names (`:` between them).
+fn every_kubectl() -> Vec<String> {
+    let others = std::env::var("OTHER_KUBECTLS").unwrap_or_default();
+    let others = others.split(':').filter(|program| !program.is_empty()).map(str::to_owned);
+    std::iter::once("kubectl".to_owned()).chain(others).collect()
+}
+
+const APPLICATION: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, labels: {app: shop}}
+data: {level: info}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop, labels: {app: shop}}
+spec: {selector: {app: shop}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop, labels: {app: shop}}
+spec:
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec: {containers: [{name: c, image: shop:1, env: [{name: LEVEL, value: info}]}]}
+"#;
+
+#[test]
+fn every_kubectl_does_its_ordinary_work_with_objects() {
+    let place = Place::new();
+    let node = Node::api_alone(&place, "api", &[]);
+    let editor = place.file("editor", "#!/bin/sh\nsed -i 's/level: info/level: debug/' \"$1\"\n");
+    finish(Command::new("chmod").arg("755").arg(&editor), "");
+    for (number, kubectl) in every_kubectl().into_iter().enumerate() {
+        let namespace = format!("n{number}");
+        let run = |arguments: &[&str], input: &str| {
+            let mut command = Command::new(&kubectl);
+            command
+                .args(["-n", &namespace])
+                .args(arguments)
+                .env("KUBECONFIG", &node.kubeconfig)
+                .env("HOME", place.data().join(&namespace))
+                .env("KUBE_EDITOR", &editor);
+            finish(&mut command, input)
+        };
+        let ok = |arguments: &[&str], input: &str| {
+            let said = run(arguments, input);
+            assert!(said.status == 0, "{kubectl} {arguments:?}: {}", said.all());
+            said.stdout
+        };
+        ok(&["create", "namespace", &namespace], "");
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let created = ["configmap/settings created", "service/shop created", "deployment.apps/shop created"];
+        assert_eq!(lines(&ok(&["apply", "-f", "-"], APPLICATION)), created);
+        let again = APPLICATION.replace("shop:1", "shop:2");
+        let unchanged =
+            ["configmap/settings unchanged", "service/shop unchanged", "deployment.apps/shop configured"];
+        assert_eq!(lines(&ok(&["apply", "-f", "-"], &again)), unchanged);
+        assert_eq!(run(&["diff", "-f", "-"], &again).status, 0);
+        let differs = run(&["diff", "-f", "-"], APPLICATION);
+        assert!(
+            differs.status == 1 && differs.stdout.contains("-        image: shop:2"),
+            "{}",
+            differs.all()
+        );
+
+        ok(&["edit", "configmap", "settings"], "");
+        ok(&["label", "configmap,service", "-l", "app=shop", "tier=web"], "");
+        ok(&["annotate", "deployment", "shop", "kubernetes.io/change-cause=test"], "");
+        ok(&["set", "env", "deployment/shop", "MORE=x"], "");
+        ok(
+            &[
+                "patch",
+                "deployment",
+                "shop",
+                "--type=json",
+                "-p",
+                r#"[{"op":"remove","path":"/metadata/annotations/kubernetes.io~1change-cause"}]"#,
+            ],
+            "",
+        );
+        ok(&["scale", "deployment", "shop", "--replicas=3"], "");
+        let fields = "jsonpath={.data.level} {.metadata.labels.tier}";
+        assert_eq!(ok(&["get", "configmap", "settings", "-o", fields], ""), "debug web");
+        let fields = "jsonpath={.spec.replicas} {.spec.template.spec.containers[0].env[*].name} {.metadata.generation}";
+        // Of a Deployment, annotations count as well: three changes of the spec and two of them.
+        assert_eq!(ok(&["get", "deployment", "shop", "-o", fields], ""), "3 LEVEL MORE 6");
+        let table = ok(&["get", "deployment,service,configmap", "-l", "app=shop", "-o", "wide"], "");
+        assert!(table.contains("SELECTOR") && table.contains("deployment.apps/shop"), "{table}");
+        let explained = ok(&["explain", "deployment.spec.template.spec.containers.env.valueFrom"], "");
+        assert!(explained.contains("secretKeyRef"), "{explained}");
+        let described = ok(&["describe", "deployment", "shop"], "");
+        assert!(described.contains("Replicas:") && described.contains("3 desired"), "{described}");
+        // What a person mistypes is said, and nothing is changed.
+        let wrong = run(
+            &["apply", "-f", "-"],
+            &APPLICATION.replace("replicas", "x").replace("selector: {app", "selektor: {app"),
+        );
+        assert!(wrong.status != 0 && wrong.stderr.contains("selektor"), "{}", wrong.all());
+        let missing = run(&["get", "deployment", "nothing"], "");
+        assert!(missing.stderr.contains("deployments.apps \"nothing\" not found"), "{}", missing.all());
+
+        ok(&["create", "secret", "generic", "login", "--from-literal=password=canary"], "");
+        ok(&["create", "role", "reader", "--verb=get", "--resource=pods"], "");
+        ok(
+            &[
+                "create",
+                "rolebinding",
+                "reader",
+                "--role=reader",
+                "--serviceaccount",
+                &format!("{namespace}:default"),
+            ],
+            "",
+        );
+        let user = format!("--as=system:serviceaccount:{namespace}:default");
+        assert_eq!(ok(&["auth", "can-i", "get", "pods", &user], "").trim(), "yes");
+        assert_eq!(run(&["auth", "can-i", "delete", "pods", &user], "").stdout.trim(), "no");
+        let refused = run(&["get", "secrets", &user], "");
+        assert!(refused.stderr.contains("cannot list resource \"secrets\""), "{}", refused.all());
+
+        ok(&["delete", "deployment,service,configmap", "-l", "app=shop"], "");
+        // Old ones find nothing to wait for.
+        let waited = run(&["wait", "--for=delete", "deployment/shop", "--timeout=60s"], "");
+        assert!(waited.status == 0 || waited.stderr.contains("no matching resources"), "{}", waited.all());
+        ok(&["delete", "namespace", &namespace, "--timeout=60s"], "");
+        assert_eq!(run(&["get", "namespace", &namespace], "").status, 1);
+    }
+}
