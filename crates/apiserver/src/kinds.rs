@@ -141,6 +141,11 @@ impl Kind {
         stored
     }
 
+    /// What its objects are in the store.
+    pub(crate) fn stored_resource(&self) -> &'static Resource {
+        self.stored
+    }
+
     /// The `apiVersion` that its objects have in the store.
     pub(crate) fn stored_group_version(&self) -> &'static str {
         self.stored.group_version

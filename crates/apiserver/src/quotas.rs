@@ -91,7 +91,7 @@ impl Quotas {
             self.lock().remove(write.namespace);
             return Ok(None);
         }
-        let resource = write.kind.resource();
+        let resource = write.kind.stored_resource();
         let usage = admission::quota_usage(resource, new);
         let before = old.map(|old| admission::quota_usage(resource, old)).unwrap_or_default();
         let mut ledgers = self.lock();
@@ -119,7 +119,7 @@ impl Quotas {
             let mut ledgers = self.lock();
             let ledger = ledgers.entry(namespace.to_owned()).or_default();
             for kind in server.kinds.stored().filter(|kind| is_counted(kind)) {
-                let names = admission::quota_names(kind.resource(), quota);
+                let names = admission::quota_names(kind.stored_resource(), quota);
                 if !names.is_empty() {
                     let sum = ledger.used(server, kind, namespace, quota, &names, Counting::Stored);
                     admission::add_usage(&mut used, &sum);
@@ -151,7 +151,7 @@ impl Ledger {
         old: Option<&Value>,
         (before, usage): (&Amounts, &Amounts),
     ) -> Result<(), ApiError> {
-        let resource = write.kind.resource();
+        let resource = write.kind.stored_resource();
         let mut names = admission::quota_names(resource, quota);
         if names.is_empty() || (has_scopes(quota) && !admission::quota_selects(resource, quota, new)) {
             return Ok(());
@@ -208,14 +208,15 @@ impl Ledger {
         let listed = server.store.list(kind.collection(), Some(namespace), None, None);
         let stored = listed.map(|listing| listing.objects).unwrap_or_default();
         let scoped = has_scopes(quota);
-        let selects = |object: &Value| !scoped || admission::quota_selects(kind.resource(), quota, object);
+        let selects =
+            |object: &Value| !scoped || admission::quota_selects(kind.stored_resource(), quota, object);
         let mut known = self.counted.remove(kind.collection()).unwrap_or_default();
         let mut counted = BTreeMap::new();
         let mut sum = Amounts::new();
         for object in &stored {
             let usage = match known.remove(object.key().name()) {
                 Some((revision, usage)) if revision == object.revision() => usage,
-                _ => Arc::new(admission::quota_usage(kind.resource(), &tree(object))),
+                _ => Arc::new(admission::quota_usage(kind.stored_resource(), &tree(object))),
             };
             counted.insert(object.key().name().to_owned(), (object.revision(), usage.clone()));
             let counts = match counting {

@@ -622,3 +622,116 @@ async fn a_quota_without_room_does_not_keep_the_server_from_starting() {
     again.expect("starts");
     assert_eq!(running.get(&path).await.0, 404);
 }
+
+/// The paths of every resource in namespaces that can be listed, from discovery: `/apis/apps/v1 deployments`.
+async fn namespaced_resources(running: &Running) -> Vec<(String, String)> {
+    let mut roots = vec!["/api/v1".to_owned()];
+    let (_, groups) = running.get("/apis").await;
+    for group in groups["groups"].as_array().expect("groups") {
+        for version in group["versions"].as_array().expect("versions") {
+            roots.push(format!("/apis/{}", version["groupVersion"].as_str().expect("text")));
+        }
+    }
+    let mut found = Vec::new();
+    for root in roots {
+        let (_, list) = running.get(&root).await;
+        for resource in list["resources"].as_array().expect("resources") {
+            let verbs = resource["verbs"].as_array().expect("verbs");
+            let name = resource["name"].as_str().expect("a name");
+            if resource["namespaced"] == true && verbs.contains(&json!("list")) && !name.contains('/') {
+                found.push((root.clone(), name.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_namespace_takes_objects_of_every_kind_with_it() {
+    let running = Running::start().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+    create(&running, "/api/v1/namespaces", &namespace).await;
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let mut job = json!({"template": template});
+    job["template"]["spec"]["restartPolicy"] = json!("Never");
+    let specs = [
+        ("pods", template["spec"].clone()),
+        ("services", json!({"ports": [{"port": 80}]})),
+        (
+            "persistentvolumeclaims",
+            json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}),
+        ),
+        ("replicationcontrollers", json!({"selector": {"a": "b"}, "template": template})),
+        ("resourcequotas", json!({"hard": {"pods": "9"}})),
+        ("limitranges", json!({"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "9"}}]})),
+        ("deployments", json!({"selector": selector, "template": template})),
+        ("replicasets", json!({"selector": selector, "template": template})),
+        ("daemonsets", json!({"selector": selector, "template": template})),
+        ("statefulsets", json!({"selector": selector, "template": template, "serviceName": "s"})),
+        ("jobs", job.clone()),
+        ("cronjobs", json!({"schedule": "* * * * *", "jobTemplate": {"spec": job}})),
+        ("ingresses", json!({"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}})),
+        ("networkpolicies", json!({"podSelector": {}})),
+        ("poddisruptionbudgets", json!({"minAvailable": 1})),
+        ("leases", json!({"holderIdentity": "h"})),
+    ];
+    let others = [
+        ("podtemplates", json!({"template": template})),
+        ("endpointslices", json!({"addressType": "IPv4", "endpoints": []})),
+        ("controllerrevisions", json!({"revision": 1, "data": {}})),
+        ("roles", json!({"rules": []})),
+        (
+            "rolebindings",
+            json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}}),
+        ),
+        ("events", json!({"involvedObject": {"namespace": "n"}})),
+        ("templates", json!({"objects": []})),
+    ];
+    let resources = namespaced_resources(&running).await;
+    let mut made = 0;
+    for (root, plural) in &resources {
+        if root == "/apis/events.k8s.io/v1" {
+            continue;
+        }
+        let (_, list) = running.get(&format!("{root}/namespaces/n/{plural}")).await;
+        let list_kind = list["kind"].as_str().expect("a list");
+        let mut object = json!({"apiVersion": list["apiVersion"], "metadata": {"name": "r"},
+            "kind": list_kind.strip_suffix("List").expect("a list")});
+        if let Some((_, spec)) = specs.iter().find(|(name, _)| name == plural) {
+            object["spec"] = spec.clone();
+        }
+        if let Some((_, fields)) = others.iter().find(|(name, _)| name == plural) {
+            object.as_object_mut().expect("a map").extend(fields.as_object().expect("a map").clone());
+        }
+        let (code, answer) = running.post(&format!("{root}/namespaces/n/{plural}"), &object).await;
+        assert_eq!(code, 201, "{root} {plural}: {answer}");
+        made += 1;
+    }
+    assert!(made >= 25, "{made}");
+    running.call("DELETE", "/api/v1/namespaces/n", &[], b"").await;
+    until(&running, "/api/v1/namespaces/n", |answer| answer["code"] == 404).await;
+    for (root, plural) in &resources {
+        let (_, list) = running.get(&format!("{root}/namespaces/n/{plural}")).await;
+        assert_eq!(list["items"], json!([]), "{root} {plural}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_path_is_no_way_around_a_quota() {
+    let running = Running::start().await;
+    let hard = json!({"count/templates.template.coracle.dev": "1"});
+    create(&running, &format!("{DEFAULT}/resourcequotas"), &quota(hard)).await;
+    let template = |version: &str, name: &str| json!({"apiVersion": version, "kind": "Template", "metadata": {"name": name}, "objects": []});
+    create(&running, &format!("{DEFAULT}/templates"), &template("v1", "a")).await;
+    let own = "/apis/template.coracle.dev/v1/namespaces/default/templates";
+    for (path, object) in [
+        (own.to_owned(), template("template.coracle.dev/v1", "b")),
+        (format!("{DEFAULT}/templates"), template("v1", "b")),
+    ] {
+        let (code, answer) = running.post(&path, &object).await;
+        assert_eq!(code, 403, "{answer}");
+        assert!(answer["message"].as_str().expect("text").contains("exceeded quota: q"), "{answer}");
+    }
+}
