@@ -622,4 +622,69 @@ async fn limits_networks_and_storage_are_applied_described_and_deleted() {
     );
     kubectl.ok(&["delete", "-f", &file]).await;
     assert_eq!(kubectl.ok(&["get", "pv,pvc,sc,ing,netpol,limits,quota,pdb", "-o", "name"]).await, "");
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_are_asked_granted_and_refused() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    let refused = kubectl.fails(&["get", "pods", "--as=jane"]).await;
+    assert_eq!(
+        refused,
+        "Error from server (Forbidden): pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"\n"
+    );
+    assert_eq!(
+        kubectl.ok(&["create", "rolebinding", "jane", "--clusterrole=view", "--user=jane"]).await,
+        "rolebinding.rbac.authorization.k8s.io/jane created\n"
+    );
+    kubectl.ok(&["get", "pods", "--as=jane"]).await;
+    assert_eq!(kubectl.ok(&["auth", "can-i", "list", "pods", "--as=jane"]).await, "yes\n");
+    let no = kubectl.run(&["auth", "can-i", "delete", "pods", "--as=jane"]).await;
+    assert_eq!(String::from_utf8_lossy(&no.stdout), "no\n");
+    assert_eq!(kubectl.ok(&["auth", "can-i", "*", "*"]).await, "yes\n");
+    let list = kubectl.ok(&["auth", "can-i", "--list", "--as=jane"]).await;
+    assert!(
+        list.lines().any(|line| line.starts_with("configmaps ") && line.contains("[get list watch]")),
+        "{list}"
+    );
+    let table = kubectl.ok(&["get", "rolebindings", "-o", "wide"]).await;
+    assert!(table.contains("ClusterRole/view"), "{table}");
+    let who =
+        kubectl.ok(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", "--as=jane"]).await;
+    assert_eq!(who, "jane");
+    kubectl.ok(&["create", "role", "pod-reader", "--verb=get,list", "--resource=pods,pods/log"]).await;
+    kubectl.ok(&["create", "clusterrole", "healths", "--verb=get", "--non-resource-url=/logs/*"]).await;
+    let described = kubectl.ok(&["describe", "role", "pod-reader"]).await;
+    assert!(described.contains("pods/log"), "{described}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_account_works_with_its_token() {
+    let running = Running::start().await;
+    let Some(kubectl) = kubectl(&running) else { return };
+    kubectl.ok(&["create", "serviceaccount", "bot"]).await;
+    kubectl.ok(&["create", "rolebinding", "bot", "--clusterrole=edit", "--serviceaccount=default:bot"]).await;
+    let token = kubectl.ok(&["create", "token", "bot", "--duration=20m"]).await;
+    let token = token.trim();
+    // A kubeconfig that holds nothing but the token.
+    let authority = kubectl.file("ca.crt", running.authority.certificate_pem());
+    let server = format!("https://{}", running.address);
+    let kubeconfig = kubectl.home.join("bot");
+    let bot = Kubectl { kubeconfig, home: kubectl.home.clone() };
+    bot.ok(&["config", "set-cluster", "c", "--server", &server, "--certificate-authority", &authority]).await;
+    bot.ok(&["config", "set-credentials", "bot", "--token", token]).await;
+    bot.ok(&["config", "set-context", "c", "--cluster=c", "--user=bot"]).await;
+    bot.ok(&["config", "use-context", "c"]).await;
+    assert_eq!(
+        bot.ok(&["create", "configmap", "mine", "--from-literal=a=b"]).await,
+        "configmap/mine created\n"
+    );
+    let refused = bot.fails(&["get", "nodes"]).await;
+    assert!(
+        refused.contains(
+            "nodes is forbidden: User \"system:serviceaccount:default:bot\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
+        ),
+        "{refused}"
+    );
+    kubectl.ok(&["delete", "serviceaccount", "bot"]).await;
+    let refused = bot.fails(&["get", "configmaps"]).await;
+    assert!(refused.contains("Unauthorized") || refused.contains("must be logged in"), "{refused}");
 }
