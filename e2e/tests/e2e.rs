@@ -2,6 +2,8 @@
 
 #[path = "e2e/clients.rs"]
 mod clients;
+#[path = "e2e/access.rs"]
+mod access;
 #[path = "e2e/configmap_secret.rs"]
 mod configmap_secret;
 #[path = "e2e/containers.rs"]

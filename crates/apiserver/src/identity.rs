@@ -89,6 +89,13 @@ impl Identity {
         Some(Identity::new(name, groups))
     }
 
+    /// The same with the fingerprint of its certificate, as Kubernetes shows it.
+    pub(crate) fn proved_by_certificate(self, der: &[u8]) -> Identity {
+        let digest = ring::digest::digest(&ring::digest::SHA256, der);
+        let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.with_extra("authentication.kubernetes.io/credential-id", vec![format!("X509SHA256={hex}")])
+    }
+
     pub(crate) fn with_uid(mut self, uid: &str) -> Identity {
         uid.clone_into(&mut self.uid);
         self

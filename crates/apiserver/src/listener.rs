@@ -93,7 +93,9 @@ async fn serve_tcp(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, acc
     let identity = session
         .peer_certificates()
         .and_then(|chain| chain.first())
-        .and_then(|certificate| Identity::from_certificate(certificate))
+        .and_then(|certificate| {
+            Some(Identity::from_certificate(certificate)?.proved_by_certificate(certificate))
+        })
         .unwrap_or_else(Identity::anonymous);
     let protocol = match session.alpn_protocol() {
         Some(b"h2") => Protocol::Http2,

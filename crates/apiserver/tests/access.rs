@@ -367,6 +367,13 @@ async fn a_node_keeps_to_itself() {
         let response = running.send_as(node.clone(), request("PATCH", &path, &patch, bytes.as_bytes())).await;
         assert_eq!(response.status().as_u16(), code, "{name}");
     }
+    made(&running, pods, &support::pod("free")).await;
+    for (target, code) in [("n2", 403), ("n1", 201)] {
+        let binding = json!({"metadata": {"name": "free"}, "target": {"kind": "Node", "name": target}});
+        let (answered, _) =
+            ask(&running, &node, "POST", &format!("{pods}/free/binding"), &[], &binding).await;
+        assert_eq!(answered, code, "{target}");
+    }
     assert_eq!(ask(&running, &node, "DELETE", &format!("{pods}/other"), &[], &Value::Null).await.0, 403);
 }
 

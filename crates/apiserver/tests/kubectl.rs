@@ -622,6 +622,8 @@ async fn limits_networks_and_storage_are_applied_described_and_deleted() {
     );
     kubectl.ok(&["delete", "-f", &file]).await;
     assert_eq!(kubectl.ok(&["get", "pv,pvc,sc,ing,netpol,limits,quota,pdb", "-o", "name"]).await, "");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_are_asked_granted_and_refused() {
     let running = Running::start().await;

@@ -83,13 +83,16 @@ enum Subject {
     Group(String),
 }
 
+/// The grants of one subject by where they count; empty: everywhere.
+type Scopes = HashMap<String, Vec<Grant>>;
+
 /// Every role and binding.
 #[derive(Debug, Default)]
 pub(crate) struct RoleIndex {
     roles: HashMap<RoleRef, Vec<Rule>>,
     bindings: HashMap<Place, Vec<Subject>>,
-    users: HashMap<String, Vec<Grant>>,
-    groups: HashMap<String, Vec<Grant>>,
+    users: HashMap<String, Scopes>,
+    groups: HashMap<String, Scopes>,
 }
 
 impl RoleIndex {
@@ -107,11 +110,15 @@ impl RoleIndex {
         let place = (namespace.to_owned(), name.to_owned());
         for subject in self.bindings.remove(&place).unwrap_or_default() {
             let (grants, key) = self.grants_mut(&subject);
-            if let Some(list) = grants.get_mut(key) {
-                list.retain(|grant| grant.scope != namespace || grant.binding != name);
+            let Some(scopes) = grants.get_mut(key) else { continue };
+            if let Some(list) = scopes.get_mut(namespace) {
+                list.retain(|grant| grant.binding != name);
                 if list.is_empty() {
-                    grants.remove(key);
+                    scopes.remove(namespace);
                 }
+            }
+            if scopes.is_empty() {
+                grants.remove(key);
             }
         }
         let Some(binding) = binding else { return };
@@ -129,7 +136,8 @@ impl RoleIndex {
                 subject: shown,
             };
             let (grants, key) = self.grants_mut(&subject);
-            grants.entry(key.clone()).or_default().push(grant);
+            let scopes = grants.entry(key.clone()).or_default();
+            scopes.entry(namespace.to_owned()).or_default().push(grant);
             subjects.push(subject);
         }
         self.bindings.insert(place, subjects);
@@ -138,39 +146,50 @@ impl RoleIndex {
     fn grants_mut<'s, 'k>(
         &'s mut self,
         subject: &'k Subject,
-    ) -> (&'s mut HashMap<String, Vec<Grant>>, &'k String) {
+    ) -> (&'s mut HashMap<String, Scopes>, &'k String) {
         match subject {
             Subject::User(name) => (&mut self.users, name),
             Subject::Group(name) => (&mut self.groups, name),
         }
     }
 
-    /// What a user has everywhere or in `namespace`: what counts everywhere first.
-    fn grants(&self, user: &str, groups: &[String], namespace: &str) -> Vec<&Grant> {
+    /// What a user has everywhere (an empty scope) or in one namespace.
+    fn scoped<'s>(
+        &'s self,
+        user: &str,
+        groups: &'s [String],
+        scope: &'s str,
+    ) -> impl Iterator<Item = &'s Grant> {
         let own = self.users.get(user).into_iter();
-        let lists = own.chain(groups.iter().filter_map(|group| self.groups.get(group)));
-        let mut found: Vec<&Grant> =
-            lists.flatten().filter(|grant| grant.scope.is_empty() || grant.scope == namespace).collect();
-        found.sort_by_key(|grant| !grant.scope.is_empty());
-        found
+        let all = own.chain(groups.iter().filter_map(|group| self.groups.get(group)));
+        all.filter_map(move |scopes| scopes.get(scope)).flatten()
+    }
+
+    /// What a user has everywhere or in `namespace`: what counts everywhere first.
+    fn grants<'s>(
+        &'s self,
+        user: &str,
+        groups: &'s [String],
+        namespace: &'s str,
+    ) -> impl Iterator<Item = &'s Grant> {
+        let local = (!namespace.is_empty()).then(|| self.scoped(user, groups, namespace));
+        self.scoped(user, groups, "").chain(local.into_iter().flatten())
     }
 
     /// The first grant that allows what is asked.
-    pub(crate) fn find(&self, user: &str, groups: &[String], asked: &Attributes<'_>) -> Option<&Grant> {
+    pub(crate) fn find<'s>(
+        &'s self,
+        user: &str,
+        groups: &'s [String],
+        asked: &Attributes<'s>,
+    ) -> Option<&'s Grant> {
         let namespace = match asked.target {
             Target::Resource { namespace, .. } => namespace,
             Target::Path(_) => "",
         };
-        let allows = |grant: &&Grant| {
+        self.grants(user, groups, namespace).find(|grant| {
             self.roles.get(&grant.role).is_some_and(|rules| rules.iter().any(|rule| rule.allows(asked)))
-        };
-        // The two passes without a list in between: this is on the way of every request.
-        let of = |scope: &str| {
-            let own = self.users.get(user).into_iter();
-            let lists = own.chain(groups.iter().filter_map(|group| self.groups.get(group)));
-            lists.flatten().filter(|grant| grant.scope == scope).find(allows)
-        };
-        of("").or_else(|| if namespace.is_empty() { None } else { of(namespace) })
+        })
     }
 
     /// The rules that a user has in `namespace` (empty: in the whole cluster), and the roles that bindings name but that are not
@@ -192,7 +211,6 @@ impl RoleIndex {
     pub(crate) fn trouble(&self, user: &str, groups: &[String], namespace: &str) -> String {
         let mut errors: Vec<String> = self
             .grants(user, groups, namespace)
-            .into_iter()
             .filter(|grant| !self.roles.contains_key(&grant.role))
             .map(|grant| grant.role.not_found())
             .collect();

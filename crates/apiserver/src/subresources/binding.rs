@@ -23,6 +23,12 @@ pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
     if node.is_empty() || !matches!(target_kind, "" | "Node") {
         return Err(ApiError::bad_request("a binding needs target.name, the name of a Node"));
     }
+    if let Some(own) = call.identity.node_name()
+        && own != node
+    {
+        let detail = format!("node \"{own}\" can only bind pods to itself");
+        return Err(ApiError::forbidden(&call.kind, &call.name, detail));
+    }
     for _ in 0..16 {
         let stored =
             call.server.store.get(&call.key()).ok_or_else(|| ApiError::not_found(&call.kind, &call.name))?;
