@@ -1,9 +1,9 @@
 //! End-to-end tests, by the promise that each file guards. One binary, so that it links once.
 
-#[path = "e2e/clients.rs"]
-mod clients;
 #[path = "e2e/access.rs"]
 mod access;
+#[path = "e2e/clients.rs"]
+mod clients;
 #[path = "e2e/configmap_secret.rs"]
 mod configmap_secret;
 #[path = "e2e/containers.rs"]
