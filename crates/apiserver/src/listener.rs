@@ -74,8 +74,20 @@ pub(crate) async fn serve(
     let _ = tokio::time::timeout(DRAIN, connections.wait()).await;
 }
 
+/// A peer that vanished without a word (its machine lost power) is noticed within five minutes, also where nothing is said on
+/// the connection: an open shell would be kept for hours.
+pub(crate) fn notice_its_absence(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    // Where it cannot be set, the limits of whatever is served hold.
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(180));
+    let _ = sockopt::set_tcp_keepintvl(stream, Duration::from_secs(30));
+    let _ = sockopt::set_tcp_keepcnt(stream, 4);
+}
+
 async fn serve_tcp(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor) {
     let _ = stream.set_nodelay(true);
+    notice_its_absence(&stream);
     let handshake = tokio::time::timeout(server.limits().handshake_time, acceptor.accept(stream)).await;
     let stream = match handshake {
         Ok(Ok(stream)) => stream,

@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::authority::Credential;
+use crate::listener::notice_its_absence;
 use crate::node::{NodeConnection, NodeConnector, NodeIo};
 use crate::object::{list, text, tree};
 use crate::tls::TlsError;
@@ -73,6 +74,7 @@ impl NodePorts {
         let opening = async {
             let connection = TcpStream::connect(target).await?;
             let _ = connection.set_nodelay(true);
+            notice_its_absence(&connection);
             self.connector.connect(ServerName::from(target.ip()), connection).await
         };
         let opened = tokio::time::timeout(PATIENCE, opening).await;

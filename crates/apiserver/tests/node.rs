@@ -143,8 +143,8 @@ async fn logs_are_fetched_from_the_node_of_the_pod() {
         ("two/log", 400, "a container name must be specified for pod two, choose one of: [a waiting]"),
         ("two/log?container=none", 400, "container none is not valid for pod two"),
         ("two/log?container=waiting", 400, "is waiting to start: ContainerCreating"),
-        ("p/log?tailLines=-1", 400, "tailLines"),
-        ("p/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", 400, "at most one of"),
+        ("p/log?tailLines=-1", 422, "tailLines"),
+        ("p/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", 422, "at most one of"),
         ("none/log", 404, r#"pods \"none\" not found"#),
         ("lost/log", 503, "nobody there"),
     ];

@@ -5,6 +5,7 @@
 mod environment;
 mod logs;
 mod pod_proxy;
+mod port_tunnel;
 mod query;
 mod streams;
 

@@ -119,6 +119,9 @@ async fn serve_connection(
     decisions: Arc<Decisions>,
 ) {
     let _ = connection.set_nodelay(true);
+    // A peer that vanished without a word is noticed, also in a stream on which nothing is said.
+    let _ = rustix::net::sockopt::set_socket_keepalive(&connection, true);
+    let _ = rustix::net::sockopt::set_tcp_keepidle(&connection, Duration::from_secs(180));
     let encrypted = match tokio::time::timeout(HANDSHAKE, acceptor.accept(connection)).await {
         Ok(Ok(encrypted)) => encrypted,
         Ok(Err(error)) => return tracing::debug!(%error, "a connection to the node was no TLS"),

@@ -392,6 +392,21 @@ fn a_node_of_another_process_is_reached_by_its_port_and_by_nobody_unknown() {
     assert_eq!(ask("/pods", &[]), "401", "who shows nothing is nobody");
     assert_eq!(ask("/pods", &["-H", "Authorization: Bearer guessed"]), "401");
     assert_eq!(ask("/exec/default/site/web?command=id", &["-X", "POST"]), "401");
+    // Who has a name is let through by what roles give.
+    let role = ["create", "clusterrole", "reader", "--verb=get", "--resource=nodes/proxy"];
+    api.kubectl_ok(&role, "");
+    for account in ["may", "maynot"] {
+        api.kubectl_ok(&["create", "serviceaccount", account], "");
+    }
+    let binding = ["create", "clusterrolebinding", "reader", "--clusterrole=reader", "--serviceaccount=default:may"];
+    api.kubectl_ok(&binding, "");
+    let header = |account: &str| {
+        let token = api.kubectl_ok(&["create", "token", account], "");
+        format!("Authorization: Bearer {}", token.trim())
+    };
+    assert_eq!(ask("/pods", &["-H", &header("may")]), "200");
+    assert_eq!(ask("/exec/default/site/web?command=id", &["-X", "POST", "-H", &header("may")]), "403");
+    assert_eq!(ask("/pods", &["-H", &header("maynot")]), "403");
 
     api.kubectl_ok(&["delete", "pod", "site", "--wait=true", "--timeout=60s"], "");
     drop(kubelet);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::body;
 use crate::gatekeeper::Call;
-use crate::object::{map_mut, set_metadata, text, tree};
+use crate::object::{list, map_mut, set_metadata, text, tree};
 use crate::request::Verb;
 use crate::responses::{Answer, json as json_answer};
 use crate::status::ApiError;
@@ -50,7 +50,12 @@ pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
 }
 
 fn check(call: &Call, binding: &Value, pod: &Value) -> Result<(), ApiError> {
-    let conflict = |detail: String| ApiError::conflict(&call.kind, &call.name, detail);
+    let conflict = |detail: String| ApiError::Conflict {
+        group: String::new(),
+        resource: "pods/binding".to_owned(),
+        name: call.name.clone(),
+        detail,
+    };
     let wanted = text(binding, &["metadata", "uid"]);
     let own = text(pod, &["metadata", "uid"]);
     if !wanted.is_empty() && wanted != own {
@@ -64,6 +69,9 @@ fn check(call: &Call, binding: &Value, pod: &Value) -> Result<(), ApiError> {
     let node = text(pod, &["spec", "nodeName"]);
     if !node.is_empty() {
         return Err(conflict(format!("pod {} is already assigned to node \"{node}\"", call.name)));
+    }
+    if !list(pod, &["spec", "schedulingGates"]).is_empty() {
+        return Err(conflict(format!("pod {} has non-empty .spec.schedulingGates", call.name)));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cri::v1;
-use http::{Request, Response, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::query::Query;
-use super::{Body, HttpError, HttpInterface};
+use super::{Body, HttpError, HttpInterface, port_tunnel};
 use crate::labels;
 
 fn refused(status: tonic::Status) -> HttpError {
@@ -114,8 +114,11 @@ pub(super) async fn port_forward(
         .await?
         .ok_or_else(|| HttpError::BadRequest(format!("pod {name} does not run")))?;
     let forward = v1::PortForwardRequest { pod_sandbox_id: sandbox, port };
-    let answer = interface.agent.runtime.port_forward(forward).await.map_err(refused)?;
-    relay(interface, &answer.into_inner().url, request).await
+    let answer = interface.agent.runtime.port_forward(forward).await.map_err(refused)?.into_inner();
+    if port_tunnel::is_asked_for(request.headers()) {
+        return port_tunnel::answer(interface, &answer.url, request).await;
+    }
+    relay(interface, &answer.url, request).await
 }
 
 /// The sandbox of a pod that is ready.
@@ -165,6 +168,29 @@ async fn relay(
     url: &str,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, HttpError> {
+    let mut answer = ask_runtime(interface, url, request.method().clone(), request.headers().clone()).await?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(hand_back(answer));
+    }
+    join(interface, hyper::upgrade::on(&mut request), hyper::upgrade::on(&mut answer));
+    let mut response = Response::new(super::full(Bytes::new()));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().clone_from(answer.headers());
+    Ok(response)
+}
+
+/// What the runtime answered instead of an upgrade.
+pub(super) fn hand_back(answer: Response<Incoming>) -> Response<Body> {
+    answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
+}
+
+/// Asks for an upgrade at the runtime's URL.
+pub(super) async fn ask_runtime(
+    interface: &HttpInterface,
+    url: &str,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response<Incoming>, HttpError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| HttpError::Internal(format!("{what}: {error}"));
     let uri: Uri = url.parse().map_err(|error| failed("the runtime named no URL", &error))?;
     let authority =
@@ -187,27 +213,19 @@ async fn relay(
         }
     });
     let mut forwarded = Request::builder()
-        .method(request.method().clone())
+        .method(method)
         .uri(uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str))
         .body(Empty::<Bytes>::new())
         .map_err(|error| failed("the request cannot be passed on", &error))?;
-    forwarded.headers_mut().clone_from(request.headers());
+    *forwarded.headers_mut() = headers;
     if let Ok(host) = http::HeaderValue::from_str(&address) {
         forwarded.headers_mut().insert(http::header::HOST, host);
     }
     forwarded.headers_mut().remove(http::header::AUTHORIZATION);
-    let mut answer = sender
+    sender
         .send_request(forwarded)
         .await
-        .map_err(|error| failed("the runtime's stream was not answered", &error))?;
-    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync()));
-    }
-    join(interface, hyper::upgrade::on(&mut request), hyper::upgrade::on(&mut answer));
-    let mut response = Response::new(super::full(Bytes::new()));
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.headers_mut().clone_from(answer.headers());
-    Ok(response)
+        .map_err(|error| failed("the runtime's stream was not answered", &error))
 }
 
 /// Joins two connections once both are upgraded, in a task of its own.

@@ -276,3 +276,64 @@ async fn ports_are_forwarded_through_a_tunnel_in_a_websocket() {
     assert_eq!(everything(&mut data.reader).await, ("through".to_owned(), Received::Finished));
     assert_eq!(everything(&mut error.reader).await, (String::new(), Received::Finished));
 }
+
+/// Waits until no more tasks live than before.
+async fn until_tasks_are(before: usize) {
+    while tokio::runtime::Handle::current().metrics().num_alive_tasks() > before {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn clients_that_stop_half_way_leave_no_task_behind() {
+    let config = StreamingConfig { idle_timeout: Duration::from_millis(100), ..StreamingConfig::default() };
+    let fixture = Fixture::with(config).await;
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let mut kept = Vec::new();
+    for round in 0..20 {
+        // Upgraded, and then nothing; a stream too few; garbage; a frame that never ends; gone in the middle.
+        let (_, connection) = ask(&fixture.execute_url(&["cat"], ALL), &["v4.channel.k8s.io"]).await;
+        kept.push(connection);
+        let client = SpdyClient::connect(&fixture.execute_url(&["cat"], ALL), "v4.channel.k8s.io").await;
+        let error = client.open("error").await;
+        drop(error);
+        client.driver.abort();
+        let url = fixture.server.url_for(port_request()).expect("a token");
+        let (_, mut connection) = ask(&url, &["portforward.k8s.io"]).await;
+        let garbage: &[u8] = if round % 2 == 0 { b"\x80\x02\0\x01\0\0\0\0" } else { b"\x80\x03\0\x01\0\0\xff\xff" };
+        connection.write_all(garbage).await.expect("sent");
+        kept.push(connection);
+        let url = fixture.server.url_for(port_request()).expect("a token");
+        let client = SpdyClient::connect(&url, "portforward.k8s.io").await;
+        let _waiting = client.open_port("error", 80, "alone").await;
+        let (_error, mut data) = client.connect_port(8080, "1").await;
+        data.writer.send("x".into()).await.expect("read");
+        client.driver.abort();
+    }
+    // Those that are still connected say nothing: silence ends them.
+    until_tasks_are(before).await;
+    drop(kept);
+}
+
+#[tokio::test]
+async fn a_flood_of_streams_is_refused_one_by_one_and_ends_with_its_client() {
+    let fixture = Fixture::new().await;
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let url = fixture.server.url_for(port_request()).expect("a token");
+    let client = SpdyClient::connect(&url, "portforward.k8s.io").await;
+    let (mut taken, mut refused) = (Vec::new(), 0);
+    for number in 0..3000 {
+        // The ends of the connections stay open: nobody says anything on them.
+        let kind = if number % 2 == 0 { "error" } else { "data" };
+        match client.open_port(kind, 8080, &(number / 2).to_string()).await {
+            Some(stream) => taken.push(stream),
+            None => refused += 1,
+        }
+    }
+    assert_eq!(taken.len(), spdy::Limits::default().streams);
+    assert_eq!(refused, 3000 - taken.len());
+    client.driver.abort();
+    drop(taken);
+    drop(client.opener);
+    until_tasks_are(before).await;
+}
