@@ -398,7 +398,8 @@ fn a_node_of_another_process_is_reached_by_its_port_and_by_nobody_unknown() {
     for account in ["may", "maynot"] {
         api.kubectl_ok(&["create", "serviceaccount", account], "");
     }
-    let binding = ["create", "clusterrolebinding", "reader", "--clusterrole=reader", "--serviceaccount=default:may"];
+    let binding =
+        ["create", "clusterrolebinding", "reader", "--clusterrole=reader", "--serviceaccount=default:may"];
     api.kubectl_ok(&binding, "");
     let header = |account: &str| {
         let token = api.kubectl_ok(&["create", "token", account], "");

@@ -69,7 +69,8 @@ fn check(query: &Query, pod: &str) -> Result<(), ApiError> {
         let words = "at most one of `sinceTime` or `sinceSeconds` may be specified";
         errors.push(error(FieldErrorKind::Forbidden, "", BadValue::Omitted, words));
     }
-    if let Some(stream) = query.text("stream").filter(|name| !matches!(*name, "" | "All" | "Stdout" | "Stderr"))
+    if let Some(stream) =
+        query.text("stream").filter(|name| !matches!(*name, "" | "All" | "Stdout" | "Stderr"))
     {
         let words = "supported values: \"All\", \"Stderr\", \"Stdout\"";
         errors.push(error(FieldErrorKind::NotSupported, "stream", BadValue::Json(stream.into()), words));
@@ -94,7 +95,8 @@ mod tests {
         let judged = |query: &str| {
             check(&Query::parse(query), "p").map_err(|error| (error.code().as_u16(), error.to_string()))
         };
-        for good in ["", "tailLines=0", "limitBytes=1&sinceSeconds=1&stream=Stdout", "stream=All&follow=true"] {
+        for good in ["", "tailLines=0", "limitBytes=1&sinceSeconds=1&stream=Stdout", "stream=All&follow=true"]
+        {
             assert_eq!(judged(good), Ok(()), "{good}");
         }
         for (query, code, words) in [

@@ -39,7 +39,8 @@ pub(super) async fn answer(
     url: &str,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, HttpError> {
-    let Some(key) = request.headers().get(SEC_WEBSOCKET_KEY).filter(|_| request.method() == Method::GET) else {
+    let Some(key) = request.headers().get(SEC_WEBSOCKET_KEY).filter(|_| request.method() == Method::GET)
+    else {
         return Err(HttpError::BadRequest("a WebSocket begins with GET and has a key".to_owned()));
     };
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()))

@@ -300,7 +300,8 @@ async fn clients_that_stop_half_way_leave_no_task_behind() {
         client.driver.abort();
         let url = fixture.server.url_for(port_request()).expect("a token");
         let (_, mut connection) = ask(&url, &["portforward.k8s.io"]).await;
-        let garbage: &[u8] = if round % 2 == 0 { b"\x80\x02\0\x01\0\0\0\0" } else { b"\x80\x03\0\x01\0\0\xff\xff" };
+        let garbage: &[u8] =
+            if round % 2 == 0 { b"\x80\x02\0\x01\0\0\0\0" } else { b"\x80\x03\0\x01\0\0\xff\xff" };
         connection.write_all(garbage).await.expect("sent");
         kept.push(connection);
         let url = fixture.server.url_for(port_request()).expect("a token");
