@@ -28,7 +28,7 @@ use crate::pods::PodsHandle;
 use crate::port::{Guard, Refusal};
 
 /// A client has so long to send the head of a request, and a connection without one is kept for so long.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(300);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The body of an answer.
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;

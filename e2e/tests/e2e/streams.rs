@@ -379,6 +379,8 @@ fn a_node_of_another_process_is_reached_by_its_port_and_by_nobody_unknown() {
     }
     let said = api.kubectl_ok(&["get", "--raw", "/api/v1/namespaces/default/pods/site/proxy/"], "");
     assert_eq!(said, "hello\n");
+    api.kubectl_ok(&["exec", "site", "-c", "web", "--", "sh", "-c", "echo logged > /proc/1/fd/1"], "");
+    assert_eq!(api.kubectl_ok(&["logs", "site", "-c", "web"], ""), "logged\n");
 
     let port = "jsonpath={.status.addresses[0].address}:{.status.daemonEndpoints.kubeletEndpoint.Port}";
     let address = api.kubectl_ok(&["get", "node", "far", "-o", port], "");
