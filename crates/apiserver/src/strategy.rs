@@ -38,6 +38,7 @@ pub(crate) mod storage_class;
 pub(crate) mod template;
 
 use jiff::Timestamp;
+use schema::Column;
 use serde_json::Value;
 
 use crate::request::Verb;
@@ -210,6 +211,11 @@ pub(crate) trait Strategy: Send + Sync {
     /// What a client is told that deletes an object and does not say what becomes of its dependents.
     fn propagation_warning(&self) -> Option<&'static str> {
         None
+    }
+
+    /// The columns of the kind's table, where the schema knows none.
+    fn columns(&self) -> &'static [Column] {
+        &[]
     }
 
     /// The cells of the kind's table, in the order of its columns; `None` when the kind has no table of its own.

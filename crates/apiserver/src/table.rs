@@ -95,7 +95,10 @@ pub(crate) fn label_selector(selector: &Value) -> String {
 
 /// The definitions of the columns of a kind.
 pub(crate) fn column_definitions(kind: &Kind) -> Value {
-    let columns = schema::table_columns(kind.group_version(), kind.plural());
+    let mut columns = schema::table_columns(kind.group_version(), kind.plural());
+    if columns.is_empty() {
+        columns = kind.strategy().columns().to_vec();
+    }
     if columns.is_empty() {
         return json!([
             {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},

@@ -269,9 +269,16 @@ async fn what_a_template_says_about_its_environment_is_looked_at_at_once() {
 async fn tables_have_the_columns_of_upstream_with_a_cell_for_each() {
     let running = Running::start().await;
     let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let expected = ["Name", "Desired", "Available", "Age"];
     for (path, object) in every_kind() {
         let (code, told) = running.post(&path, &object).await;
         assert_eq!(code, 201, "{told}");
+        if path.ends_with("deployments") {
+            let (_, table) = running.call("GET", &format!("{path}/web/scale"), &accept, b"").await;
+            let columns = table["columnDefinitions"].as_array().expect("columns");
+            assert!(columns.iter().map(|column| &column["name"]).eq(expected.iter()), "{table}");
+            assert_eq!(table["rows"][0]["cells"].as_array().map(Vec::len), Some(4), "{table}");
+        }
         let (_, table) = running.call("GET", &path, &accept, b"").await;
         let names: Vec<&str> = table["columnDefinitions"]
             .as_array()
