@@ -89,7 +89,7 @@ pub(crate) async fn answer_request(
     let admitted = admit(server.clone(), identity, door, request, &mut seen, &mut trail);
     let action = async {
         let answer = admitted.await.unwrap_or_else(|error| failure(&error));
-        notation::write(wish, answer).await
+        notation::write(&server.writing_room, wish, answer).await
     };
     let (answer, panicked) = match AssertUnwindSafe(action).catch_unwind().await {
         Ok(answer) => (answer, false),
@@ -130,7 +130,10 @@ async fn admit(
             if !matches!(*request.method(), Method::GET | Method::HEAD) {
                 return Err(ApiError::MethodNotAllowed);
             }
-            answer_path(&server, &path, &query, &request)
+            match openapi::answer(&server, &path, &query, request.headers()).await {
+                Some(answer) => Ok(answer),
+                None => answer_path(&server, &path, &query, &request),
+            }
         }
         Target::Resource(target) => {
             admit_resource(server, identity, target, query, request, seen, trail).await
@@ -149,7 +152,6 @@ fn answer_path(
     }
     health::answer(server, path, query)
         .or_else(|| discovery::answer(server, path, request.headers()))
-        .or_else(|| openapi::answer(server, path, query, request.headers()))
         .or_else(|| openid::answer(server, path))
         .ok_or(ApiError::NoSuchPath)
 }

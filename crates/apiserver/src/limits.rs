@@ -27,6 +27,8 @@ pub struct Limits {
     pub long_requests: usize,
     /// Templates that are checked or processed at the same time; the others wait.
     pub templates_at_once: usize,
+    /// Large answers that are written in protobuf or YAML, indented or packed at the same time; the others wait.
+    pub large_answers_at_once: usize,
     /// Operations of one JSON patch.
     pub patch_operations: usize,
     /// Bytes that the copy operations of one JSON patch may make.
@@ -140,6 +142,7 @@ impl Default for Limits {
             requests_in_flight: 400,
             long_requests: 20_000,
             templates_at_once: 2,
+            large_answers_at_once: 4,
             patch_operations: 10_000,
             patch_copies: 3 * 1024 * 1024,
             event_age: Duration::from_secs(3600),

@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::media::{MediaRange, Notation, accepted};
 use crate::query::Query;
 use crate::responses::{Answer, Body, JSON, whole};
+use crate::workshop::Workshop;
 
 /// Answers above this size are packed for clients that ask for it, and not written by the threads that answer requests;
 /// upstream's threshold.
@@ -79,13 +80,13 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// Writes an answer as its client wants it.
-pub(crate) async fn write(wish: Wish, mut answer: Answer) -> Answer {
+pub(crate) async fn write(room: &Workshop, wish: Wish, mut answer: Answer) -> Answer {
     if !wish.ranges.is_empty()
         && is_type(&answer, JSON)
         && let Body::Whole(bytes) = answer.body()
     {
         let (bytes, ranges) = (bytes.clone(), wish.ranges);
-        let written = aside(bytes.len(), move || in_notation(&bytes, &ranges)).await;
+        let written = aside(room, bytes.len(), move || in_notation(&bytes, &ranges)).await;
         if let Some((notation, bytes)) = written {
             *answer.body_mut() = whole(bytes);
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(notation.media_type()));
@@ -96,7 +97,7 @@ pub(crate) async fn write(wish: Wish, mut answer: Answer) -> Answer {
         && let Body::Whole(bytes) = answer.body()
     {
         let bytes = bytes.clone();
-        if let Some(lines) = aside(bytes.len(), move || Some(indented::indented(&bytes))).await {
+        if let Some(lines) = aside(room, bytes.len(), move || Some(indented::indented(&bytes))).await {
             *answer.body_mut() = whole(lines);
         }
     }
@@ -107,7 +108,7 @@ pub(crate) async fn write(wish: Wish, mut answer: Answer) -> Answer {
         && bytes.len() > LARGE
     {
         let bytes = bytes.clone();
-        if let Some(packed) = aside(bytes.len(), move || pack(&bytes)).await {
+        if let Some(packed) = aside(room, bytes.len(), move || pack(&bytes)).await {
             *answer.body_mut() = whole(packed);
             answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             answer.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -116,14 +117,15 @@ pub(crate) async fn write(wish: Wish, mut answer: Answer) -> Answer {
     answer
 }
 
-/// Does large pieces of work where they keep no other request waiting.
+/// Does large pieces of work where they keep no other request waiting, and only some at once.
 pub(crate) async fn aside<T: Send + 'static>(
+    room: &Workshop,
     size: usize,
     work: impl FnOnce() -> Option<T> + Send + 'static,
 ) -> Option<T> {
     if size > LARGE {
         // A panic there is a wish that was not fulfilled: the answer stays as it is.
-        tokio::task::spawn_blocking(work).await.unwrap_or_default()
+        room.run(work).await.ok().flatten()
     } else {
         work()
     }
@@ -192,13 +194,17 @@ mod tests {
 
     use super::{LARGE, Wish, write};
     use crate::responses::{Answer, Body, json as json_answer, text};
+    use crate::workshop::Workshop;
 
     async fn written(accept: &str, value: &Value) -> (String, Bytes) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().expect("a header"));
-        let answer =
-            write(Wish::of(&Method::GET, &Uri::default(), &headers), json_answer(StatusCode::OK, value))
-                .await;
+        let answer = write(
+            &Workshop::new(1),
+            Wish::of(&Method::GET, &Uri::default(), &headers),
+            json_answer(StatusCode::OK, value),
+        )
+        .await;
         let content_type = answer.headers()[CONTENT_TYPE].to_str().expect("text").to_owned();
         (content_type, bytes(answer))
     }
@@ -268,8 +274,12 @@ mod tests {
             headers.insert(USER_AGENT, HeaderValue::from_static(agent));
             let uri: Uri = uri.parse().expect("a path");
             bytes(
-                write(Wish::of(&Method::GET, &uri, &headers), json_answer(StatusCode::OK, &json!({"a": 1})))
-                    .await,
+                write(
+                    &Workshop::new(1),
+                    Wish::of(&Method::GET, &uri, &headers),
+                    json_answer(StatusCode::OK, &json!({"a": 1})),
+                )
+                .await,
             )
         };
         let (lines, compact) = ("{\n  \"a\": 1\n}", "{\"a\":1}");
@@ -291,9 +301,12 @@ mod tests {
         let ask = async |method: Method, encoding: &str, body: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, encoding.parse().expect("a header"));
-            let answer =
-                write(Wish::of(&method, &Uri::default(), &headers), text(StatusCode::OK, body.to_owned()))
-                    .await;
+            let answer = write(
+                &Workshop::new(1),
+                Wish::of(&method, &Uri::default(), &headers),
+                text(StatusCode::OK, body.to_owned()),
+            )
+            .await;
             (answer.headers().contains_key(CONTENT_ENCODING), bytes(answer))
         };
         let (is_packed, packed) = ask(Method::GET, "deflate, gzip;q=1.0", &long).await;

@@ -9,7 +9,7 @@ mod version3;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue};
@@ -19,19 +19,31 @@ use serde_json::{Map, Value, json};
 use crate::kinds::Kind;
 use crate::media::accepted;
 use crate::query::Query;
-use crate::responses::{Answer, JSON, answer as typed_answer, json as json_answer, whole};
+use crate::responses::{Answer, JSON, answer as typed_answer, failure, json as json_answer, whole};
 use crate::server::Server;
+use crate::workshop::Workshop;
 
 /// A media type with an `@` breaks old clients; this one is what they accept.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// The hashes of the documents of version 3, by group and version; found when they are asked for first.
-#[derive(Debug, Default)]
-pub(crate) struct Hashes(OnceLock<BTreeMap<String, String>>);
+/// What is kept of the documents.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    /// The hashes of version 3, by group and version; found when they are asked for first.
+    hashes: OnceLock<BTreeMap<String, String>>,
+    /// Where documents are made, one at a time: the tree of the largest takes some megabytes.
+    making: Workshop,
+}
 
-impl Hashes {
-    fn get(&self, server: &Server) -> &BTreeMap<String, String> {
-        self.0.get_or_init(|| {
+impl Default for Documents {
+    fn default() -> Documents {
+        Documents { hashes: OnceLock::new(), making: Workshop::new(1) }
+    }
+}
+
+impl Documents {
+    fn hashes(&self, server: &Server) -> &BTreeMap<String, String> {
+        self.hashes.get_or_init(|| {
             roots(server)
                 .into_iter()
                 .filter_map(|root| {
@@ -49,14 +61,28 @@ fn hash(bytes: &[u8]) -> String {
     format!("{:016X}", hasher.finish())
 }
 
-/// Answers if the path is one of these.
-pub(crate) fn answer(server: &Server, path: &str, query: &Query, headers: &HeaderMap) -> Option<Answer> {
+/// Answers if the path is one of these: one document at a time, and not by the threads that answer requests.
+pub(crate) async fn answer(
+    server: &Arc<Server>,
+    path: &str,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Option<Answer> {
+    if !path.starts_with("/openapi/") {
+        return None;
+    }
+    let own = (server.clone(), path.to_owned(), query.clone(), headers.clone());
+    let work = move || make(&own.0, &own.1, &own.2, &own.3);
+    server.openapi.making.run(work).await.unwrap_or_else(|error| Some(failure(&error)))
+}
+
+fn make(server: &Server, path: &str, query: &Query, headers: &HeaderMap) -> Option<Answer> {
     match path {
         "/openapi/v2" => Some(version_2(server, headers)),
         "/openapi/v3" => Some(json_answer(StatusCode::OK, &index(server))),
         _ => {
             let root = path.strip_prefix("/openapi/v3/")?;
-            let hash = server.openapi.get(server).get(root)?;
+            let hash = server.openapi.hashes(server).get(root)?;
             let mut response = typed_answer(StatusCode::OK, JSON, whole(document(server, root)?));
             let own = response.headers_mut();
             own.extend(HeaderValue::from_str(&format!("\"{hash}\"")).ok().map(|value| (ETAG, value)));
@@ -97,7 +123,7 @@ fn roots(server: &Server) -> BTreeSet<String> {
 fn index(server: &Server) -> Value {
     let paths: Map<String, Value> = server
         .openapi
-        .get(server)
+        .hashes(server)
         .iter()
         .map(|(root, hash)| {
             let url = format!("/openapi/v3/{root}?hash={hash}");

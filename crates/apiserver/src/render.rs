@@ -18,6 +18,7 @@ use crate::query::Query;
 use crate::responses::{Answer, JSON, answer, json as json_answer, whole};
 use crate::status::ApiError;
 use crate::table::{Include, column_definitions, partial_metadata, row, table};
+use crate::workshop::Workshop;
 
 /// An object that is to be shown.
 #[derive(Clone, Debug)]
@@ -105,6 +106,7 @@ pub(crate) fn list(kind: &Kind, format: Format, query: &Query, page: &Page) -> R
 ///
 /// With a version of `meta.k8s.io` the list is of the objects' metadata only.
 pub(crate) async fn protobuf_list(
+    room: &Workshop,
     kind: &Arc<Kind>,
     metadata_only: Option<MetaVersion>,
     page: Page,
@@ -122,7 +124,7 @@ pub(crate) async fn protobuf_list(
         page.objects.iter().try_for_each(|object| list.push(&kind.shown_bytes(object.value())))?;
         Ok::<_, ProtobufError>(list.finish())
     };
-    let written = aside(size, move || Some(work())).await;
+    let written = aside(room, size, move || Some(work())).await;
     match written {
         Some(Ok(bytes)) => Ok(answer(StatusCode::OK, Notation::Protobuf.media_type(), whole(bytes))),
         Some(Err(error)) => Err(ApiError::Internal { message: error.to_string() }),

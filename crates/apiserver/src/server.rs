@@ -21,7 +21,7 @@ use crate::kinds::{KindTable, UnknownKind};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::node::NodeConnector;
-use crate::openapi::Hashes;
+use crate::openapi::Documents;
 use crate::quotas::Quotas;
 use crate::rbac::{self, RoleKeeper};
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
@@ -91,7 +91,7 @@ pub(crate) struct Server {
     pub(crate) config: ApiServerConfig,
     pub(crate) store: Store,
     pub(crate) kinds: KindTable,
-    pub(crate) openapi: Hashes,
+    pub(crate) openapi: Documents,
     pub(crate) nodes: NodesHandle,
     pub(crate) addresses: ServiceAddresses,
     /// What the namespaces with quotas have taken.
@@ -102,6 +102,8 @@ pub(crate) struct Server {
     pub(crate) tokens: Tokens,
     /// Where templates are checked and processed.
     pub(crate) workshop: Workshop,
+    /// Where large answers are written anew.
+    pub(crate) writing_room: Workshop,
     closing: CancellationToken,
 }
 
@@ -149,7 +151,7 @@ impl ApiServer {
         };
         let server = Arc::new(Server {
             kinds: KindTable::builtin()?,
-            openapi: Hashes::default(),
+            openapi: Documents::default(),
             nodes: NodesHandle(nodes),
             addresses: ServiceAddresses::new(config.service_range),
             quotas: Quotas::default(),
@@ -158,6 +160,7 @@ impl ApiServer {
             roles: RoleKeeper::new(&store),
             tokens: Tokens::new(token_key, config.fixed_tokens.clone()),
             workshop: Workshop::new(config.limits.templates_at_once),
+            writing_room: Workshop::new(config.limits.large_answers_at_once),
             closing: closing.clone(),
             store,
             config,

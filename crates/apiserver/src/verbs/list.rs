@@ -13,9 +13,11 @@ pub(super) async fn run(call: &Call) -> Result<Answer, ApiError> {
     let options = ListOptions::parse(&call.kind, &call.query, false)?;
     let page = read_page(&call.server, &call.kind, &call.namespace, &options)?;
     match (format, notation) {
-        (Format::Object, Notation::Protobuf) => render::protobuf_list(&call.kind, None, page).await,
+        (Format::Object, Notation::Protobuf) => {
+            render::protobuf_list(&call.server.writing_room, &call.kind, None, page).await
+        }
         (Format::Metadata(version), Notation::Protobuf) => {
-            render::protobuf_list(&call.kind, Some(version), page).await
+            render::protobuf_list(&call.server.writing_room, &call.kind, Some(version), page).await
         }
         (_, Notation::Json | Notation::Yaml | Notation::Protobuf) => {
             render::list(&call.kind, format, &call.query, &page)
