@@ -28,9 +28,9 @@ pub use write::ListWriter;
 pub const MAGIC: &[u8] = b"k8s\0";
 
 /// How deep messages may be nested.
-const DEPTH: usize = 100;
+pub const DEPTH: usize = 100;
 /// How many values one object may have; no real one comes near, and a byte of packed numbers makes one.
-const VALUES: usize = 500_000;
+pub const VALUES: usize = 500_000;
 
 /// Why bytes are no object in protobuf, or an object cannot be written as one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
