@@ -106,6 +106,53 @@ async fn bodies_that_do_not_fit_their_path_are_refused_in_protobuf_too() {
     assert_eq!(status["details"]["causes"][0]["field"], "spec.containers[0].env[0].name");
 }
 
+/// A field with bytes.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length >= 0x80 {
+        bytes.push(length.to_le_bytes()[0] | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length.to_le_bytes()[0]);
+    [bytes, content.to_vec()].concat()
+}
+
+/// An object in its envelope.
+fn sealed(kind: &[u8], raw: &[u8]) -> Vec<u8> {
+    [b"k8s\0".to_vec(), field(1, &[field(1, b"v1"), field(2, kind)].concat()), field(2, raw)].concat()
+}
+
+#[tokio::test]
+async fn hostile_protobuf_is_refused_in_words_and_nothing_else_suffers() {
+    let running = Running::start().await;
+    let deep = (0..2_000).fold(Vec::new(), |inner, _| sealed(b"List", &field(2, &field(1, &inner))));
+    let bodies: [(&str, Vec<u8>, &str); 6] = [
+        ("nothing but the beginning", b"k8s\0".to_vec(), "no kind"),
+        ("envelopes in envelopes", deep, "deeper than 100 levels"),
+        (
+            "a million empty items",
+            sealed(b"Pod", &field(2, &[0x12, 0].repeat(1_000_000))),
+            "more than 500000 values",
+        ),
+        (
+            "a length past the end",
+            sealed(b"ConfigMap", &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]),
+            "middle of a field",
+        ),
+        ("a number without an end", sealed(b"ConfigMap", &[0xff; 64]), "middle of a field"),
+        ("a name that is no text", sealed(b"ConfigMap", &field(1, &field(1, &[0xff, 0xfe]))), "not UTF-8"),
+    ];
+    for (what, body, words) in bodies {
+        let (code, status) = go(&running, "POST", MAPS, PROTOBUF, &body).await;
+        let message = status["message"].as_str().expect("text");
+        assert!(code == 400 && message.contains(words), "{what}: {code} {message}");
+        let (code, status) = go(&running, "DELETE", &format!("{MAPS}/none"), PROTOBUF, &body).await;
+        assert_eq!((code, &status["kind"]), (400, &json!("Status")), "{what}");
+    }
+    assert_eq!(go(&running, "POST", MAPS, PROTOBUF, &protobuf(&config_map("c"))).await.0, 201);
+}
+
 #[tokio::test]
 async fn our_own_kinds_have_no_protobuf_and_say_so_before_anything_is_done() {
     let running = Running::start().await;
