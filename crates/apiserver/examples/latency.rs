@@ -61,6 +61,24 @@ async fn measure(what: &str, sender: &mut SendRequest<Full<Bytes>>) {
     report(&format!("{what}, get 1 KB"), times);
 }
 
+/// The same reads by somebody whose rights follow from a role: what the authoriser adds.
+async fn measure_roles(server: &ApiServer, what: &str) {
+    let mut admin = over(server.in_memory(Identity::admin()).open()).await;
+    let binding = r#"{"metadata": {"name": "jane"}, "subjects": [{"kind": "User", "name": "jane"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}}"#;
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    send(&mut admin, "POST", bindings, binding.to_owned()).await;
+    let mut jane = over(server.in_memory(Identity::new("jane", Vec::new())).open()).await;
+    let path = format!("{MAPS}/kube-root-ca.crt");
+    for (who, sender) in [("administrator", &mut admin), ("role", &mut jane)] {
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            times.push(send(sender, "GET", &path, String::new()).await);
+        }
+        report(&format!("{what}, pipe, get by {who}"), times);
+    }
+}
+
 async fn over<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(io: Io) -> SendRequest<Full<Bytes>> {
     let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io)).await.expect("HTTP");
     tokio::spawn(connection);
@@ -101,6 +119,7 @@ async fn serve(store: Store, directory: &Path, what: &str) {
     let serving = server.clone();
     tokio::spawn(async move { serving.serve(listener, tls, std::future::pending()).await });
     measure(&format!("{what}, pipe"), &mut over(server.in_memory(Identity::admin()).open()).await).await;
+    measure_roles(&server, what).await;
     let stream = TcpStream::connect(address).await.expect("connects");
     stream.set_nodelay(true).expect("a socket");
     let connector = tokio_rustls::TlsConnector::from(client_tls(&authority, &admin));

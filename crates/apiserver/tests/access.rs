@@ -110,6 +110,37 @@ async fn a_new_cluster_has_the_roles_that_users_know_and_they_gather_each_other(
 }
 
 #[tokio::test]
+async fn what_every_cluster_has_is_completed_at_the_next_start_unless_an_annotation_says_no() {
+    let running = Running::start().await;
+    let path = |name: &str| format!("{RBAC}/clusterroles/{name}");
+    assert_eq!(running.call("DELETE", &path("system:discovery"), &[], b"").await.0, 200);
+    let merge = [("content-type", "application/merge-patch+json")];
+    let emptied = json!({"rules": [rule(&["get"], &["mine"])]});
+    let kept = json!({"rules": [], "metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}}});
+    for (name, patch) in [("system:basic-user", &emptied), ("system:kube-dns", &kept)] {
+        let (code, answer) = running.call("PATCH", &path(name), &merge, patch.to_string().as_bytes()).await;
+        assert_eq!(code, 200, "{answer}");
+    }
+    let store = running.server.store().clone();
+    let again = apiserver::ApiServer::new(
+        apiserver::ApiServerConfig::default(),
+        store,
+        std::sync::Arc::new(apiserver::NoNodes),
+    )
+    .await
+    .expect("starts");
+    drop(again);
+    let rules = async |name: &str| {
+        let (code, role) = running.get(&path(name)).await;
+        assert_eq!(code, 200, "{name}");
+        role["rules"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(rules("system:discovery").await, 1, "made again");
+    assert_eq!(rules("system:basic-user").await, 3, "completed, and what was added stays");
+    assert_eq!(rules("system:kube-dns").await, 0, "left alone");
+}
+
+#[tokio::test]
 async fn nobody_grants_what_he_does_not_have() {
     let running = Running::start().await;
     made(
