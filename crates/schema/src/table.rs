@@ -207,7 +207,10 @@ impl Type {
     pub fn field(self, json: &str) -> Option<Field> {
         self.declared_fields().find_map(|field| match field.inlined() {
             Some(inner) => inner.field(json),
-            None => (field.word(1) != NONE && field.json() == json).then_some(field),
+            None => {
+                let name = field.word(1);
+                (name != NONE && string_bytes(name) == json.as_bytes()).then_some(field)
+            }
         })
     }
 
@@ -259,11 +262,15 @@ pub(crate) fn list(number: u16) -> impl Iterator<Item = &'static str> {
 
 /// A string of the pool.
 pub(crate) fn string(number: u16) -> &'static str {
+    std::str::from_utf8(string_bytes(number))
+        .expect("the table is made from strings, and a test compares it with its source")
+}
+
+/// The bytes of a string: to compare it costs less than to read it.
+fn string_bytes(number: u16) -> &'static [u8] {
     let at = record(Section::StringOffsets, number.into(), 4);
     let start = bounds(Section::StringBytes).0;
-    let bytes = &TABLE[start + u32_at(at)..start + u32_at(at + 4)];
-    std::str::from_utf8(bytes)
-        .expect("the table is made from strings, and a test compares it with its source")
+    &TABLE[start + u32_at(at)..start + u32_at(at + 4)]
 }
 
 fn bounds(section: Section) -> (usize, usize) {

@@ -151,9 +151,7 @@ impl Walk<'_> {
     ) {
         let Some(skipped) = skipped_below(skipped, name) else { return };
         // The table is asked last: most fields stay as they are.
-        if let (Some(old), Some(new)) = (old, new)
-            && is_same_scalar(old, new)
-        {
+        if old.is_some() && old == new {
             return;
         }
         self.below(named_place(atom, name), || element::field(name), old, new, &skipped);
@@ -222,16 +220,6 @@ pub(super) fn named_place(atom: Atom, name: &str) -> Place {
         Atom::Struct { ty, .. } => Place::field_of(ty, name),
         Atom::Map { value, .. } => value,
         Atom::Scalar(_) | Atom::List { .. } | Atom::Deduced => Place::ANY,
-    }
-}
-
-fn is_same_scalar(old: &Value, new: &Value) -> bool {
-    match (old, new) {
-        (Value::Null, Value::Null) => true,
-        (Value::Bool(old), Value::Bool(new)) => old == new,
-        (Value::String(old), Value::String(new)) => old == new,
-        (Value::Number(old), Value::Number(new)) => old == new,
-        (_, _) => false,
     }
 }
 
