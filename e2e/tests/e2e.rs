@@ -56,6 +56,8 @@ mod probes;
 mod reboots;
 #[path = "e2e/scheduling.rs"]
 mod scheduling;
+#[path = "e2e/server_side_apply.rs"]
+mod server_side_apply;
 #[path = "e2e/services.rs"]
 mod services;
 #[path = "e2e/static_pods.rs"]

@@ -413,3 +413,28 @@ async fn a_scale_is_noted_and_applied_as_part_of_what_it_scales() {
         (StatusCode::BAD_REQUEST, Some("invalid object type: apps/v1, Kind=Deployment"))
     );
 }
+
+#[tokio::test]
+async fn an_event_that_came_by_its_second_path_is_noted_as_it_is_stored() {
+    let running = Running::start().await;
+    let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c.example", "reportingInstance": "i",
+        "action": "Act", "reason": "Reason", "type": "Normal", "note": "said",
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"}});
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let (code, made) = running.post(&format!("{path}?fieldManager=teller"), &event).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    let entry = manager(&made, "teller");
+    assert_eq!(entry["apiVersion"], "v1");
+    assert!(
+        entry["fieldsV1"]["f:involvedObject"].is_object() && entry["fieldsV1"]["f:message"].is_object(),
+        "{entry}"
+    );
+    let change = json!({"type": "Warning"});
+    let (code, now) =
+        patch(&running, &format!("{path}/e?fieldManager=other"), "application/merge-patch+json", &change)
+            .await;
+    assert_eq!(code, StatusCode::OK, "{now}");
+    assert_eq!(manager(&now, "other")["fieldsV1"], json!({"f:type": {}}));
+    assert!(manager(&now, "teller")["fieldsV1"].get("f:type").is_none(), "{now}");
+}

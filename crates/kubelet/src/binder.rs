@@ -22,6 +22,7 @@ use api::reasons::{condition, event};
 
 use crate::agent::SharedAgent;
 use crate::events::{EventRecorder, EventType, pod_reference};
+use crate::pod_source::without_managers;
 
 /// The scheduler whose pods are bound.
 const SCHEDULER: &str = "default-scheduler";
@@ -157,12 +158,12 @@ pub(crate) async fn bind_unscheduled(agent: SharedAgent, events: EventRecorder) 
     loop {
         tokio::select! {
             event = pods.next() => match event {
-                Some(Ok(Event::Apply(pod))) => queue.see(pod),
+                Some(Ok(Event::Apply(pod))) => queue.see(without_managers(pod)),
                 Some(Ok(Event::Delete(pod))) => queue.gone(pod.metadata.uid.as_deref().unwrap_or_default()),
                 Some(Ok(Event::Init)) => listed.clear(),
                 Some(Ok(Event::InitApply(pod))) => {
                     listed.extend(pod.metadata.uid.clone());
-                    queue.see(pod);
+                    queue.see(without_managers(pod));
                     continue;
                 }
                 Some(Ok(Event::InitDone)) => {

@@ -26,6 +26,7 @@ use crate::agent::SharedAgent;
 use crate::api_error::Brief;
 use crate::clock;
 use crate::events::EventType;
+use crate::pod_source::without_managers;
 
 /// An unchanged status is written this often all the same.
 const REPORT: Duration = Duration::from_secs(300);
@@ -109,7 +110,7 @@ pub(crate) async fn watch_node(agent: SharedAgent) {
             Ok(Event::Apply(node) | Event::InitApply(node)) => {
                 agent.node.send_if_modified(|known| {
                     let changed = known.as_ref().is_none_or(|known| offers_differ(known, &node));
-                    *known = Some(Arc::new(node));
+                    *known = Some(Arc::new(without_managers(node)));
                     changed
                 });
             }

@@ -25,12 +25,12 @@ pub(crate) async fn watch_pods(client: kube::Client, node: String, pods: PodsHan
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(pod)) => {
                 listed.extend(pod.metadata.uid.clone());
-                pods.tell(PodsMessage::Seen(Arc::new(pod)));
+                pods.tell(PodsMessage::Seen(Arc::new(without_managers(pod))));
             }
             Ok(Event::InitDone) => {
                 pods.tell(PodsMessage::Listed { uids: std::mem::take(&mut listed) });
             }
-            Ok(Event::Apply(pod)) => pods.tell(PodsMessage::Seen(Arc::new(pod))),
+            Ok(Event::Apply(pod)) => pods.tell(PodsMessage::Seen(Arc::new(without_managers(pod)))),
             Ok(Event::Delete(pod)) => {
                 if let Some(uid) = pod.metadata.uid {
                     pods.tell(PodsMessage::Gone { uid });
@@ -39,6 +39,12 @@ pub(crate) async fn watch_pods(client: kube::Client, node: String, pods: PodsHan
             Err(error) => tracing::warn!(%error, "the watch of pods was interrupted"),
         }
     }
+}
+
+/// An object as a node keeps it: who set which field is nothing to it, and often as large as the rest.
+pub(crate) fn without_managers<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
 }
 
 /// Tells `pods` of every change of ConfigMaps and Secrets, for ever.

@@ -367,6 +367,7 @@ fn an_exported_namespace_processes_to_what_it_was_exported_from() {
     let file = place.file("shop.yaml", &short_lived());
     ok(template_on(&place, &node, &["apply", "-f", text(&file), "-p", "TOKEN=x"]));
     let exported = ok(template_on(&place, &node, &["export", "--as-template", "copy"]));
+    assert!(!exported.contains("managedFields"), "{exported}");
     assert!(
         !exported.contains("nodeName") && !exported.contains("clusterIP") && !exported.contains("status:"),
         "{exported}"

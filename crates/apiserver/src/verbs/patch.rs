@@ -24,7 +24,7 @@ pub(crate) async fn patch_part(mut call: Call, part: Part) -> Result<Answer, Api
     if is_apply(&call) {
         return apply_part(call, part, format, dry_run, &manager).await;
     }
-    if call.query.is_true("force") {
+    if call.query.text("force").is_some() {
         return Err(field_manager::refused(call.verb, vec![applying::force_forbidden()]));
     }
     let validation = body::field_validation(&call.query)?;
