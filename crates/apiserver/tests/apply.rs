@@ -430,11 +430,14 @@ async fn an_event_that_came_by_its_second_path_is_noted_as_it_is_stored() {
         entry["fieldsV1"]["f:involvedObject"].is_object() && entry["fieldsV1"]["f:message"].is_object(),
         "{entry}"
     );
-    let change = json!({"type": "Warning"});
+    let change = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
     let (code, now) =
         patch(&running, &format!("{path}/e?fieldManager=other"), "application/merge-patch+json", &change)
             .await;
     assert_eq!(code, StatusCode::OK, "{now}");
-    assert_eq!(manager(&now, "other")["fieldsV1"], json!({"f:type": {}}));
-    assert!(manager(&now, "teller")["fieldsV1"].get("f:type").is_none(), "{now}");
+    assert_eq!(
+        manager(&now, "other")["fieldsV1"],
+        json!({"f:series": {".": {}, "f:count": {}, "f:lastObservedTime": {}}})
+    );
+    assert_eq!(manager(&now, "teller"), entry);
 }
