@@ -103,7 +103,7 @@ fn whole_task(kind: &Kind, content: &body::Content, validation: FieldValidation)
     template::check_keys(&root, &notices).map_err(|refusal| refuse(kind, &root, &refusal))?;
     let mut warnings = Vec::new();
     // What is wrong otherwise is told by the engine, all at once; unknown fields are none of its business.
-    match schema::decode_value(kind.ty(), &root.to_json(), validation) {
+    match schema::decode_value(kind.ty(), &without_objects(&root), validation) {
         Ok(decoded) => warnings.extend(decoded.warnings),
         Err(error @ schema::DecodeError::Strict { .. }) => {
             return Err(ApiError::bad_request(format!(
@@ -119,6 +119,22 @@ fn whole_task(kind: &Kind, content: &body::Content, validation: FieldValidation)
             .map_or(Value::Null, |metadata| serde_json::json!({"metadata": metadata.to_json()})),
     );
     Ok(Task { root, dialect, given: Vec::new(), warnings })
+}
+
+/// The template with an empty object for each of its objects: the type `Template` knows no field of theirs, and they are most of
+/// a template, so to walk them would be most of the work for no word.
+fn without_objects(root: &Node) -> Value {
+    let fields = root.entries().iter().map(|entry| {
+        let items = entry.value.items();
+        let is_list = entry.key == "objects" && !items.is_empty();
+        let value = if is_list {
+            Value::Array(items.iter().map(|_| Value::Object(serde_json::Map::new())).collect())
+        } else {
+            entry.value.to_json()
+        };
+        (entry.key.clone(), value)
+    });
+    Value::Object(fields.collect())
 }
 
 /// `POST .../templates/NAME/processed`: values for a stored template.
