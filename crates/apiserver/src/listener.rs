@@ -137,7 +137,11 @@ where
         service_fn(move |request: Request<Incoming>| {
             first_request.notify_one();
             let (server, identity) = (server.clone(), identity.clone());
-            async move { Ok::<_, Infallible>(answer_request(server, identity, door, request).await) }
+            // On the heap, so that it goes when the answer begins: HTTP/2 keeps for each stream as much as its largest state
+            // takes, and a watch would hold the room of its whole way through the server for as long as it lasts.
+            Box::pin(
+                async move { Ok::<_, Infallible>(answer_request(server, identity, door, request).await) },
+            )
         })
     };
     let io = TokioIo::new(io);
