@@ -735,3 +735,71 @@ async fn a_second_path_is_no_way_around_a_quota() {
         assert!(answer["message"].as_str().expect("text").contains("exceeded quota: q"), "{answer}");
     }
 }
+
+#[tokio::test]
+async fn a_budget_in_percent_follows_the_size_of_what_controls_the_pods() {
+    let running = Running::start().await;
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "s"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let set = create(&running, sets, &set).await;
+    let mut pod = support::pod("p");
+    pod["metadata"]["labels"] = json!({"a": "b"});
+    pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s",
+        "uid": set["metadata"]["uid"], "controller": true}]);
+    create(&running, &format!("{DEFAULT}/pods"), &pod).await;
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"a": "b"}}}});
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    create(&running, budgets, &budget).await;
+    let path = format!("{budgets}/b");
+    let shown = until(&running, &path, |budget| budget["status"]["expectedPods"] == 2).await;
+    assert_eq!((&shown["status"]["desiredHealthy"], &shown["status"]["currentHealthy"]), (&json!(1), &json!(0)));
+    assert_eq!(shown["status"]["conditions"][0]["reason"], "InsufficientPods");
+    let headers = [("content-type", "application/merge-patch+json")];
+    running.call("PATCH", &format!("{sets}/s"), &headers, br#"{"spec": {"replicas": 8}}"#).await;
+    until(&running, &path, |budget| budget["status"]["desiredHealthy"] == 4).await;
+}
+
+#[tokio::test]
+async fn a_quota_with_a_scope_is_about_its_pods_only() {
+    let running = Running::start().await;
+    let mut quota = quota(json!({"pods": "1"}));
+    quota["spec"]["scopes"] = json!(["BestEffort"]);
+    create(&running, &format!("{DEFAULT}/resourcequotas"), &quota).await;
+    let pods = format!("{DEFAULT}/pods");
+    let mut burstable = support::pod("a");
+    burstable["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1m"}});
+    create(&running, &pods, &burstable).await;
+    create(&running, &pods, &support::pod("b")).await;
+    let (code, answer) = running.post(&pods, &support::pod("c")).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "pods \"c\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"
+    );
+    let path = format!("{DEFAULT}/resourcequotas/q");
+    until(&running, &path, |quota| quota["status"]["used"]["pods"] == "1").await;
+    burstable["metadata"]["name"] = json!("d");
+    create(&running, &pods, &burstable).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_goes_is_not_held_back_by_a_limit_range() {
+    let running = Running::start().await;
+    let claims = format!("{DEFAULT}/persistentvolumeclaims");
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c", "finalizers": ["example.com/keep"]},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
+    create(&running, &claims, &claim).await;
+    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "r"}, "spec": {"limits": [
+        {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]}});
+    create(&running, &format!("{DEFAULT}/limitranges"), &range).await;
+    let path = format!("{claims}/c");
+    running.call("DELETE", &path, &[], b"").await;
+    let headers = [("content-type", "application/merge-patch+json")];
+    let (code, answer) = running.call("PATCH", &path, &headers, br#"{"metadata": {"finalizers": null}}"#).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(running.get(&path).await.0, 404);
+}
