@@ -755,7 +755,10 @@ async fn a_budget_in_percent_follows_the_size_of_what_controls_the_pods() {
     create(&running, budgets, &budget).await;
     let path = format!("{budgets}/b");
     let shown = until(&running, &path, |budget| budget["status"]["expectedPods"] == 2).await;
-    assert_eq!((&shown["status"]["desiredHealthy"], &shown["status"]["currentHealthy"]), (&json!(1), &json!(0)));
+    assert_eq!(
+        (&shown["status"]["desiredHealthy"], &shown["status"]["currentHealthy"]),
+        (&json!(1), &json!(0))
+    );
     assert_eq!(shown["status"]["conditions"][0]["reason"], "InsufficientPods");
     let headers = [("content-type", "application/merge-patch+json")];
     running.call("PATCH", &format!("{sets}/s"), &headers, br#"{"spec": {"replicas": 8}}"#).await;
@@ -799,7 +802,8 @@ async fn a_claim_that_goes_is_not_held_back_by_a_limit_range() {
     let path = format!("{claims}/c");
     running.call("DELETE", &path, &[], b"").await;
     let headers = [("content-type", "application/merge-patch+json")];
-    let (code, answer) = running.call("PATCH", &path, &headers, br#"{"metadata": {"finalizers": null}}"#).await;
+    let (code, answer) =
+        running.call("PATCH", &path, &headers, br#"{"metadata": {"finalizers": null}}"#).await;
     assert_eq!(code, 200, "{answer}");
     assert_eq!(running.get(&path).await.0, 404);
 }
