@@ -132,6 +132,15 @@ async fn nodes_get_tokens_for_their_own_pods_only() {
     let to = |name: &str| json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": name}});
     assert_eq!(ask(to("own")).await, 201);
     assert_eq!(ask(to("other")).await, 403);
+    let mut meant = to("own");
+    meant["audiences"] = json!(["vault"]);
+    assert_eq!(ask(meant.clone()).await, 403, "the pod names no such audience");
+    let mut pod = pod("asks");
+    pod["spec"]["nodeName"] = json!("n1");
+    pod["spec"]["volumes"] = json!([{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "audience": "vault"}}]}}]);
+    made(&running, &format!("{DEFAULT}/pods"), &pod).await;
+    meant["boundObjectRef"]["name"] = json!("asks");
+    assert_eq!(ask(meant).await, 201);
     assert_eq!(ask(json!({})).await, 403);
 }
 

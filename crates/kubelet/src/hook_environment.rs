@@ -58,7 +58,30 @@ pub(crate) async fn secret_values(
             }
         }
     }
+    let dirs = agent.config.pod_dirs(pod.metadata.uid.as_deref().unwrap_or_default());
+    for (volume, path) in mounted_tokens(pod, container) {
+        // Written by the node; no container can write there.
+        if let Ok(token) = std::fs::read_to_string(dirs.volume(&volume).join(path)) {
+            values.add(&token);
+        }
+    }
     values
+}
+
+/// Volumes and paths of the service account tokens that a container has as files.
+fn mounted_tokens(pod: &Pod, container: &Container) -> Vec<(String, String)> {
+    let mounts = container.volume_mounts.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes
+        .filter(|volume| mounts.iter().any(|mount| mount.name == volume.name))
+        .flat_map(|volume| {
+            let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+            sources.filter_map(|source| {
+                let path = source.service_account_token.as_ref()?.path.clone();
+                Some((volume.name.clone(), path))
+            })
+        })
+        .collect()
 }
 
 /// Names of the Secrets that a container has as files.
@@ -119,5 +142,18 @@ mod tests {
             {"name": "a", "mountPath": "/a"}, {"name": "c", "mountPath": "/c"}]}))
         .expect("a container");
         assert_eq!(mounted_secrets(&pod, &container), ["one", "three"]);
+    }
+
+    #[test]
+    fn tokens_that_a_container_mounts_are_as_secret_as_secrets() {
+        let projected = |path: &str| json!({"sources": [{"serviceAccountToken": {"path": path}}]});
+        let pod = serde_json::from_value(json!({"metadata": {}, "spec": {"containers": [], "volumes": [
+            {"name": "a", "projected": projected("token")}, {"name": "b", "projected": projected("other")},
+        ]}}))
+        .expect("a pod");
+        let container =
+            serde_json::from_value(json!({"name": "x", "volumeMounts": [{"name": "a", "mountPath": "/a"}]}))
+                .expect("a container");
+        assert_eq!(super::mounted_tokens(&pod, &container), [("a".to_owned(), "token".to_owned())]);
     }
 }

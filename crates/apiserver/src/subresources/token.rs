@@ -45,7 +45,7 @@ pub(super) async fn run(mut call: Call) -> Result<Answer, ApiError> {
         audiences.push(tokens::ISSUER.to_owned());
     }
     let bound = bound(&call, &request["spec"]["boundObjectRef"])?;
-    check_node(&call, &bound)?;
+    check_node(&call, &bound, &audiences)?;
     let now = Timestamp::now();
     let is_extended = life == CHOSEN_BY_ADMISSION
         && audiences == [tokens::ISSUER]
@@ -184,8 +184,8 @@ fn find(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Value,
     stored.map(|stored| object::tree(&stored)).ok_or_else(|| ApiError::not_found(kind, name))
 }
 
-/// A node gets tokens for its own pods only.
-fn check_node(call: &Call, bound: &[BoundTo]) -> Result<(), ApiError> {
+/// A node gets tokens for its own pods only, and for those only that the pods name.
+fn check_node(call: &Call, bound: &[BoundTo], audiences: &[String]) -> Result<(), ApiError> {
     let Some(node) = call.identity.node_name() else { return Ok(()) };
     let refused = |detail: &str| Err(ApiError::forbidden(&call.kind, &call.name, detail));
     let Some(pod) = bound.iter().find(|object| object.what == "pod") else {
@@ -194,6 +194,18 @@ fn check_node(call: &Call, bound: &[BoundTo]) -> Result<(), ApiError> {
     let pod = find(call, "pods", &call.namespace, &pod.name)?;
     if text(&pod, &["spec", "nodeName"]) != node {
         return refused("node requested token bound to a pod scheduled on a different node");
+    }
+    let named = |audience: &str| {
+        let sources = list(&pod, &["spec", "volumes"])
+            .iter()
+            .flat_map(|volume| list(volume, &["projected", "sources"]));
+        sources.map(|source| text(source, &["serviceAccountToken", "audience"])).any(|own| own == audience)
+    };
+    if let Some(other) = audiences.iter().find(|audience| *audience != tokens::ISSUER && !named(audience)) {
+        return refused(&format!(
+            "audience {other:?} not found in pod spec volume, {} is not authorized to request tokens for this audience",
+            call.identity.name()
+        ));
     }
     Ok(())
 }
