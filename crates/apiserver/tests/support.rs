@@ -155,3 +155,42 @@ pub fn pod(name: &str) -> Value {
 pub fn config_map(name: &str) -> Value {
     serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}})
 }
+
+/// The root of the namespace `default`.
+pub const DEFAULT: &str = "/api/v1/namespaces/default";
+
+/// Creates an object and answers with it; the test fails in the server's words.
+pub async fn create(running: &Running, path: &str, object: &Value) -> Value {
+    let (code, answer) = running.post(path, object).await;
+    assert_eq!(code, 201, "{answer}");
+    answer
+}
+
+/// Reads an object until it is as wanted; the server's own tasks need a moment.
+pub async fn until(running: &Running, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    for _ in 0..500 {
+        last = running.get(path).await.1;
+        if wanted(&last) {
+            return last;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{path} stays {last}");
+}
+
+/// The cells of one object's table but its age, as text.
+pub async fn cells(running: &Running, path: &str) -> Vec<String> {
+    let headers = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let (code, table) = running.call("GET", path, &headers, b"").await;
+    assert_eq!(code, 200, "{table}");
+    let columns = table["columnDefinitions"].as_array().expect("columns");
+    let cells = table["rows"][0]["cells"].as_array().expect("cells");
+    assert_eq!(columns.len(), cells.len(), "{path}: {table}");
+    columns
+        .iter()
+        .zip(cells)
+        .filter(|(column, _)| column["name"] != "Age")
+        .map(|(_, cell)| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned))
+        .collect()
+}
