@@ -28,6 +28,8 @@ mod explain;
 mod explain_cluster;
 #[path = "e2e/file_key.rs"]
 mod file_key;
+#[path = "e2e/histories.rs"]
+mod histories;
 #[path = "e2e/hooks.rs"]
 mod hooks;
 #[path = "e2e/kill_points.rs"]

@@ -75,6 +75,15 @@ struct WriterTask {
     dirty: bool,
 }
 
+/// What one commit decides.
+#[derive(Default)]
+struct Batch {
+    accepted: Vec<Accepted>,
+    /// Requests that fail because of what the batch itself is about to do. Nobody may be told so before it is done: until then
+    /// others see the old state, and if the commit fails there never is a new one.
+    turned_down: Vec<(Request, WriteError)>,
+}
+
 /// A request that passed its precondition and waits for the commit.
 struct Accepted {
     request: Request,
@@ -159,7 +168,7 @@ impl WriterTask {
     fn write(&mut self, requests: Vec<Request>) -> Result<(), String> {
         let requests = self.turn_away_for_room(requests);
         let batch = self.decide(requests);
-        if batch.is_empty() {
+        if batch.accepted.is_empty() {
             return Ok(());
         }
         match self.commit(batch)? {
@@ -185,7 +194,7 @@ impl WriterTask {
                 self.backend.has_room();
             }
             let alone = self.decide(vec![request]);
-            if alone.is_empty() {
+            if alone.accepted.is_empty() {
                 return Ok(());
             }
             let Some(refused) = self.commit(alone)? else { return Ok(()) };
@@ -213,17 +222,19 @@ impl WriterTask {
         removals
     }
 
-    /// Checks each request against the state and what the batch has already decided; answers those that fail.
-    fn decide(&mut self, requests: Vec<Request>) -> Vec<Accepted> {
+    /// Checks each request against the state and what the batch has already decided; answers those that fail because of the state.
+    fn decide(&mut self, requests: Vec<Request>) -> Batch {
         let state = read_state(&self.state);
         let mut pending: BTreeMap<Key, Option<Arc<Object>>> = BTreeMap::new();
-        let mut batch = Vec::with_capacity(requests.len());
+        let mut batch = Batch { accepted: Vec::with_capacity(requests.len()), turned_down: Vec::new() };
         for request in requests {
             // Nobody waits any more: the client has gone, and the write has not been begun.
             if request.reply.is_closed() {
                 continue;
             }
-            let current = match pending.get(&request.key) {
+            let decided = pending.get(&request.key);
+            let is_pending = decided.is_some();
+            let current = match decided {
                 Some(decided) => decided.clone(),
                 None => state
                     .collection(request.key.collection())
@@ -238,8 +249,9 @@ impl WriterTask {
                         EventKind::Deleted => None,
                     };
                     pending.insert(request.key.clone(), after);
-                    batch.push(Accepted { request, change, event });
+                    batch.accepted.push(Accepted { request, change, event });
                 }
+                Err(error) if is_pending => batch.turned_down.push((request, error)),
                 Err(error) => {
                     let _ = request.reply.send(Err(error));
                 }
@@ -249,11 +261,12 @@ impl WriterTask {
     }
 
     /// Commits and publishes; `Some` hands the requests back because the disk is full.
-    fn commit(&mut self, batch: Vec<Accepted>) -> Result<Option<Vec<Request>>, String> {
-        let mut requests = Vec::with_capacity(batch.len());
-        let mut changes = Vec::with_capacity(batch.len());
-        let mut events = Vec::with_capacity(batch.len());
-        for accepted in batch {
+    fn commit(&mut self, batch: Batch) -> Result<Option<Vec<Request>>, String> {
+        let Batch { accepted, turned_down } = batch;
+        let mut requests = Vec::with_capacity(accepted.len());
+        let mut changes = Vec::with_capacity(accepted.len());
+        let mut events = Vec::with_capacity(accepted.len());
+        for accepted in accepted {
             requests.push(accepted.request);
             changes.push(accepted.change);
             events.push(accepted.event);
@@ -272,6 +285,9 @@ impl WriterTask {
                 for (request, object) in requests.into_iter().zip(written) {
                     let _ = request.reply.send(Ok(object));
                 }
+                for (request, error) in turned_down {
+                    let _ = request.reply.send(Err(error));
+                }
                 Ok(None)
             }
             Err(BackendError::Full { reason }) => {
@@ -279,10 +295,12 @@ impl WriterTask {
                     tracing::warn!(%reason, "the disk is full; only removals are stored until there is room");
                 }
                 self.room = Room::Full { checked: Instant::now() };
+                requests.extend(turned_down.into_iter().map(|(request, _)| request));
                 Ok(Some(requests))
             }
             Err(BackendError::Failed { reason }) => {
-                for request in requests {
+                for request in requests.into_iter().chain(turned_down.into_iter().map(|(request, _)| request))
+                {
                     let _ = request.reply.send(Err(WriteError::Stopped { reason: reason.clone() }));
                 }
                 Err(reason)

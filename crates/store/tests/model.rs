@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use store::{EventKind, Purpose, ReadError, Store, WriteError};
-use support::{draft, key, pods, text_of, value_of};
+use support::{FaultyBackend, draft, key, pods, text_of, value_of};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -99,10 +99,20 @@ async fn check_history(store: &Store, model: &Model) {
     }
 }
 
-async fn run_history(ops: Vec<Op>, path: Option<&std::path::Path>) {
-    let open = || match path {
-        None => Store::in_memory().expect("opens"),
-        Some(path) => {
+/// What keeps the objects.
+enum Kept<'p> {
+    Nowhere,
+    File(&'p std::path::Path),
+    Faulty(FaultyBackend),
+}
+
+async fn run_history(ops: Vec<Op>, kept: Kept<'_>) {
+    let open = || match &kept {
+        Kept::Nowhere => Store::in_memory().expect("opens"),
+        Kept::Faulty(backend) => {
+            Store::start(backend.restarted(), std::path::Path::new("faulty")).expect("opens")
+        }
+        Kept::File(path) => {
             let opened = Store::open(path).expect("opens");
             assert_eq!(opened.quarantine, None);
             opened.store
@@ -154,7 +164,7 @@ async fn run_history(ops: Vec<Op>, path: Option<&std::path::Path>) {
                     }
                 }
             }
-            Op::Reopen if path.is_some() => {
+            Op::Reopen if !matches!(kept, Kept::Nowhere) => {
                 store.close().await;
                 assert!(matches!(store.create(place_key(0), draft("late")).await, Err(WriteError::Closed)));
                 store = open();
@@ -176,7 +186,12 @@ proptest! {
 
     #[test]
     fn memory_agrees_with_the_model(ops in ops()) {
-        block_on(run_history(ops, None));
+        block_on(run_history(ops, Kept::Nowhere));
+    }
+
+    #[test]
+    fn the_backend_that_injects_faults_agrees_with_the_model(ops in ops()) {
+        block_on(run_history(ops, Kept::Faulty(FaultyBackend::new())));
     }
 }
 
@@ -186,7 +201,7 @@ proptest! {
     #[test]
     fn sqlite_agrees_with_the_model(ops in ops()) {
         let directory = tempfile::tempdir().expect("a directory");
-        block_on(run_history(ops, Some(&directory.path().join("state.db"))));
+        block_on(run_history(ops, Kept::File(&directory.path().join("state.db"))));
     }
 }
 
