@@ -8,8 +8,6 @@ use futures::future::{try_join, try_join_all};
 use serde_json::{Value, json};
 use store::Key;
 
-use crate::field_manager;
-use crate::identity::Identity;
 use crate::kinds::Kind;
 use crate::object::{self, map_mut, text};
 use crate::server::{Server, StartError};
@@ -45,16 +43,7 @@ async fn ensure_of(
     if server.store.get(&Key::new(kind.collection(), namespace, &name)).is_some() {
         return Ok(());
     }
-    let identity = Identity::admin();
-    let write = Write {
-        server,
-        kind,
-        namespace,
-        identity: &identity,
-        manager: field_manager::OWN,
-        dry_run: false,
-        order: None,
-    };
+    let write = Write::of_server(server, kind, namespace);
     let decoded = schema::decode_value(kind.ty(), &value, schema::FieldValidation::Strict)
         .map_err(|error| ApiError::Internal { message: error.to_string() })?;
     let mut value = decoded.value;
@@ -129,17 +118,8 @@ async fn system_priorities(server: &Arc<Server>) -> Result<(), StartError> {
 
 /// The server may listen elsewhere than the last time.
 async fn renew_port(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
-    let identity = Identity::admin();
     let kind = core(server, "services")?;
-    let write = Write {
-        server,
-        kind,
-        namespace: "default",
-        identity: &identity,
-        manager: field_manager::OWN,
-        dry_run: false,
-        order: None,
-    };
+    let write = Write::of_server(server, kind, "default");
     let make = |old: &Value| {
         let mut object = old.clone();
         if let Some(target) = object.pointer_mut("/spec/ports/0/targetPort") {
@@ -197,16 +177,7 @@ async fn renew_certificate(server: &Arc<Server>, namespace: &str, pem: &str) -> 
     if current.is_none_or(|current| text(&current, &["data", "ca.crt"]) == pem) {
         return Ok(());
     }
-    let identity = Identity::admin();
-    let write = Write {
-        server,
-        kind,
-        namespace,
-        identity: &identity,
-        manager: field_manager::OWN,
-        dry_run: false,
-        order: None,
-    };
+    let write = Write::of_server(server, kind, namespace);
     let make = |old: &Value| {
         let mut object = old.clone();
         map_mut(&mut object, "data").insert("ca.crt".to_owned(), json!(pem));

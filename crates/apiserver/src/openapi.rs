@@ -3,6 +3,7 @@
 //! The documents follow from the table of kinds and the schema's table. They are made when somebody asks for them, not
 //! kept: only the hashes stay, by which clients know that what they have is still right.
 
+mod frame;
 mod operations;
 mod version2;
 mod version3;

@@ -3,7 +3,7 @@
 mod admit;
 pub(crate) mod fields;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use manifest::Node;
 use schema::apply::{ManagedFields, same_but_times};
@@ -19,7 +19,7 @@ use crate::server::Server;
 use crate::service_addresses::Allocation;
 use crate::status::ApiError;
 use crate::strategy::Hooks;
-use crate::{body, namespaces, timestamps};
+use crate::{body, field_manager, namespaces, timestamps};
 
 use admit::{admission_request, warning_texts};
 
@@ -45,7 +45,21 @@ pub(crate) struct Write<'w> {
     pub(crate) order: Option<&'w Node>,
 }
 
-impl Write<'_> {
+impl<'w> Write<'w> {
+    /// A write that the server does by itself, in its own name.
+    pub(crate) fn of_server(server: &'w Arc<Server>, kind: &'w Arc<Kind>, namespace: &'w str) -> Write<'w> {
+        static OWN: LazyLock<Identity> = LazyLock::new(Identity::admin);
+        Write {
+            server,
+            kind,
+            namespace,
+            identity: &OWN,
+            manager: field_manager::OWN,
+            dry_run: false,
+            order: None,
+        }
+    }
+
     pub(crate) fn key(&self, name: &str) -> Key {
         Key::new(self.kind.collection(), self.namespace, name)
     }

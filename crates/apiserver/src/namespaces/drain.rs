@@ -10,8 +10,6 @@ use store::{Key, Object, Purpose, Watch, WriteError};
 
 use super::core;
 use crate::deletion::{DeleteOptions, delete_object};
-use crate::field_manager;
-use crate::identity::Identity;
 use crate::kinds::Kind;
 use crate::object::{self, encode, list, map_mut, text, tree};
 use crate::server::Server;
@@ -120,16 +118,7 @@ async fn empty(
     namespace: &str,
     left: &mut Left,
 ) -> Result<(), ApiError> {
-    let identity = Identity::admin();
-    let write = Write {
-        server,
-        kind,
-        namespace,
-        identity: &identity,
-        manager: field_manager::OWN,
-        dry_run: false,
-        order: None,
-    };
+    let write = Write::of_server(server, kind, namespace);
     for object in stored(server, kind, namespace)? {
         match Box::pin(delete_object(&write, object.key().name(), &DeleteOptions::default())).await {
             Ok(_) | Err(ApiError::NotFound { .. }) => {}

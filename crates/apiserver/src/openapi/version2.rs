@@ -1,9 +1,10 @@
 //! The document of OpenAPI 2: one for all groups.
 
-use schema::openapi::{OpenApi, schema, schema_name};
-use serde_json::{Map, Value, json};
+use schema::openapi::OpenApi;
+use serde_json::{Value, json};
 
-use super::operations::{Operation, Parameter, paths, types};
+use super::frame::{Frame, frame};
+use super::operations::{Operation, Parameter};
 use crate::kinds::Kind;
 use crate::media::media_types;
 
@@ -17,36 +18,8 @@ pub(super) const PATCHES: [&str; 4] = [
 
 /// The document about `kinds`.
 pub(super) fn document(kinds: &[&Kind]) -> Value {
-    let all: Vec<_> = kinds.iter().flat_map(|kind| paths(kind)).collect();
-    let definitions: Map<String, Value> = types(kinds, &all)
-        .into_iter()
-        .map(|(ty, named)| {
-            let mut value = schema(ty, OpenApi::V2);
-            if !named.is_empty() {
-                value["x-kubernetes-group-version-kind"] =
-                    named.into_iter().map(|gvk| gvk.to_value()).collect();
-            }
-            (schema_name(ty), value)
-        })
-        .collect();
-    let paths: Map<String, Value> = all
-        .into_iter()
-        .map(|path| {
-            let mut item: Map<String, Value> = path
-                .operations
-                .iter()
-                .map(|operation| (operation.method.to_owned(), of_operation(operation)))
-                .collect();
-            if !path.variables.is_empty() {
-                item.insert(
-                    "parameters".to_owned(),
-                    path.variables.iter().map(|own| of_variable(*own)).collect(),
-                );
-            }
-            (path.path, Value::Object(item))
-        })
-        .collect();
-    json!({"swagger": "2.0", "info": super::info(), "paths": paths, "definitions": definitions})
+    let Frame { schemas, paths } = frame(kinds, OpenApi::V2, of_variable, of_operation);
+    json!({"swagger": "2.0", "info": super::info(), "paths": paths, "definitions": schemas})
 }
 
 fn of_variable(parameter: Parameter) -> Value {

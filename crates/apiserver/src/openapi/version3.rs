@@ -1,42 +1,18 @@
 //! The documents of OpenAPI 3: one for each group and version.
 
-use schema::openapi::{OpenApi, schema, schema_name};
+use schema::openapi::OpenApi;
 use serde_json::{Map, Value, json};
 
-use super::operations::{Operation, Parameter, paths, types};
+use super::frame::{Frame, frame};
+use super::operations::{Operation, Parameter};
 use super::version2::PATCHES;
 use crate::kinds::Kind;
 use crate::media::media_types;
 
 /// The document about `kinds`, which are those of one group and version.
 pub(super) fn document(kinds: &[&Kind]) -> Value {
-    let all: Vec<_> = kinds.iter().flat_map(|kind| paths(kind)).collect();
-    let schemas: Map<String, Value> = types(kinds, &all)
-        .into_iter()
-        .map(|(ty, named)| {
-            let mut value = schema(ty, OpenApi::V3);
-            if !named.is_empty() {
-                value["x-kubernetes-group-version-kind"] =
-                    named.into_iter().map(|gvk| gvk.to_value()).collect();
-            }
-            (schema_name(ty), value)
-        })
-        .collect();
-    let paths: Map<String, Value> = all
-        .into_iter()
-        .map(|path| {
-            let mut item: Map<String, Value> = path
-                .operations
-                .iter()
-                .map(|operation| (operation.method.to_owned(), of_operation(operation)))
-                .collect();
-            if !path.variables.is_empty() {
-                let variables = path.variables.iter().map(|own| of_parameter(*own, "path")).collect();
-                item.insert("parameters".to_owned(), variables);
-            }
-            (path.path, Value::Object(item))
-        })
-        .collect();
+    let variable = |own| of_parameter(own, "path");
+    let Frame { schemas, paths } = frame(kinds, OpenApi::V3, variable, of_operation);
     json!({"openapi": "3.0.0", "info": super::info(), "paths": paths, "components": {"schemas": schemas}})
 }
 

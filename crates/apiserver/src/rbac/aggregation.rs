@@ -6,8 +6,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::GROUP;
-use crate::field_manager;
-use crate::identity::Identity;
 use crate::object::{self, list, text};
 use crate::server::Server;
 use crate::status::ApiError;
@@ -29,16 +27,7 @@ pub(crate) async fn refresh_aggregated(server: &Arc<Server>) -> Result<(), ApiEr
                 continue;
             }
             is_settled = false;
-            let identity = Identity::admin();
-            let write = Write {
-                server,
-                kind,
-                namespace: "",
-                identity: &identity,
-                manager: field_manager::OWN,
-                dry_run: false,
-                order: None,
-            };
+            let write = Write::of_server(server, kind, "");
             let make = |old: &Value| {
                 let mut object = old.clone();
                 object["rules"] = json!(rules);

@@ -10,8 +10,6 @@ use store::{Key, WriteError};
 use super::GROUP;
 use super::aggregation::{gathered, refresh_aggregated};
 use super::rule::{Rule, covers_all};
-use crate::field_manager;
-use crate::identity::Identity;
 use crate::kinds::Kind;
 use crate::object::{self, encode, list, set_metadata, text};
 use crate::server::{Server, StartError};
@@ -142,16 +140,7 @@ async fn complete(
     namespace: &str,
     wanted: &Value,
 ) -> Result<(), ApiError> {
-    let identity = Identity::admin();
-    let write = Write {
-        server,
-        kind,
-        namespace,
-        identity: &identity,
-        manager: field_manager::OWN,
-        dry_run: false,
-        order: None,
-    };
+    let write = Write::of_server(server, kind, namespace);
     let make = |old: &Value| {
         let object = completed(kind, old, wanted).unwrap_or_else(|| old.clone());
         Ok(Candidate { object, warnings: Vec::new(), keeps_version: false })
