@@ -30,7 +30,7 @@ spec:
       cd /var/run/secrets/kubernetes.io/serviceaccount
       ask() { curl -sS --max-time 20 --cacert ca.crt -H "Authorization: Bearer $(cat token)" "$@"; }
       api=https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT
-      ask $api/api/v1/namespaces/$(cat namespace)/pods/client | grep -c '"name":"client"'
+      ask $api/api/v1/namespaces/$(cat namespace)/pods/client | grep -c '^    "name": "client"'
       ask -o /dev/null -w '%{http_code}\n' $api/api/v1/namespaces/default/secrets
       ask -o /dev/null -w '%{http_code}\n' -X DELETE $api/api/v1/namespaces/default/pods/client
       ask -H 'Content-Type: application/json' -d '{}' $api/apis/authentication.k8s.io/v1/selfsubjectreviews | grep -o 'system:serviceaccount:default:bot' | head -1
