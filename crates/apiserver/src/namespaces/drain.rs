@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use store::{Key, Object, Purpose, Watch, WriteError};
 
 use super::core;
-use crate::deletion::{DeleteOptions, delete_object};
+use crate::deletion::{DeleteOptions, Propagation, delete_object};
 use crate::kinds::Kind;
 use crate::object::{self, encode, list, map_mut, text, tree};
 use crate::server::Server;
@@ -119,8 +119,10 @@ async fn empty(
     left: &mut Left,
 ) -> Result<(), ApiError> {
     let write = Write::of_server(server, kind, namespace);
+    // Nothing of the namespace stays, whatever its kinds do by default.
+    let options = DeleteOptions::propagating(Propagation::Background);
     for object in stored(server, kind, namespace)? {
-        match Box::pin(delete_object(&write, object.key().name(), &DeleteOptions::default())).await {
+        match Box::pin(delete_object(&write, object.key().name(), &options)).await {
             Ok(_) | Err(ApiError::NotFound { .. }) => {}
             Err(error @ ApiError::StorageStopped { .. }) => return Err(error),
             Err(error) => left.failures.push(error.to_string()),
