@@ -55,3 +55,27 @@ fn the_limits_of_the_api_are_printed_without_a_node() {
         assert!(said.stdout.contains(what), "{what} is missing in {}", said.all());
     }
 }
+
+#[test]
+fn dependents_of_an_owner_are_collected_although_the_server_was_killed() {
+    let place = Place::new();
+    let directory = place.data().join("api");
+    let arguments = ["--data-dir", directory.to_str().expect("the path is text")];
+    let mut server = Node::api_alone(&place, "first", &arguments);
+    server.kubectl_ok(&["create", "configmap", "owner"], "");
+    let uid = server.kubectl_ok(&["get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}"], "");
+    let dependents: Vec<String> = (0..300)
+        .map(|number| {
+            format!(
+                r#"{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "d{number}", "labels": {{"of": "owner"}},
+                "ownerReferences": [{{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "{uid}"}}]}}}}"#
+            )
+        })
+        .collect();
+    let list = format!(r#"{{"apiVersion": "v1", "kind": "List", "items": [{}]}}"#, dependents.join(","));
+    server.kubectl_ok(&["create", "-f", "-"], &list);
+    server.kubectl_ok(&["delete", "configmap", "owner", "--wait=false"], "");
+    server.kill();
+    let server = Node::api_alone(&place, "again", &arguments);
+    server.wait_for(&["get", "configmap", "-l", "of=owner", "-o", "name"], str::is_empty);
+}
