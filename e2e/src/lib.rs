@@ -26,6 +26,20 @@ pub fn privileged(test: &str) -> bool {
     root
 }
 
+/// Whether the machine's `kubectl` has what this test needs of a newer one (1.30; Debian's is 1.20); prints the reason when not.
+pub fn newer_kubectl(test: &str) -> bool {
+    const NEEDED: u32 = 30;
+    let said = Command::new("kubectl").args(["version", "--client", "-o", "json"]).output();
+    let version = said.ok().and_then(|said| serde_json::from_slice::<serde_json::Value>(&said.stdout).ok());
+    let minor = version.as_ref().and_then(|version| version["clientVersion"]["minor"].as_str());
+    let minor = minor.and_then(|minor| minor.trim_end_matches('+').parse::<u32>().ok());
+    let is_newer = minor.is_some_and(|minor| minor >= NEEDED);
+    if !is_newer {
+        eprintln!("skipped: {test} needs kubectl 1.{NEEDED} or newer");
+    }
+    is_newer
+}
+
 /// The root of the project.
 pub fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the project").to_owned()

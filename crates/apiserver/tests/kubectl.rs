@@ -67,6 +67,20 @@ fn kubectl(running: &Running) -> Option<Kubectl> {
     Some(Kubectl { kubeconfig: running.kubeconfig(), home })
 }
 
+/// The same, where it has what only newer ones have (Debian's has not): flags such as `--subresource` and columns.
+fn newer_kubectl(running: &Running) -> Option<Kubectl> {
+    const NEEDED: u32 = 30;
+    let kubectl = kubectl(running)?;
+    let said = Command::new("kubectl").args(["version", "--client", "-o", "json"]).output().expect("runs");
+    let version: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let minor = version["clientVersion"]["minor"].as_str().expect("text").trim_end_matches('+');
+    if minor.parse::<u32>().is_ok_and(|minor| minor < NEEDED) {
+        eprintln!("skipped: this kubectl is 1.{minor}, and the test needs 1.{NEEDED}");
+        return None;
+    }
+    Some(kubectl)
+}
+
 const APPLICATION: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -147,7 +161,7 @@ async fn files_are_applied_changed_and_deleted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_are_shown_in_every_form() {
     let running = Running::start().await;
-    let Some(kubectl) = kubectl(&running) else { return };
+    let Some(kubectl) = newer_kubectl(&running) else { return };
     let file = kubectl.file("app.yaml", APPLICATION);
     kubectl.ok(&["create", "-f", &file]).await;
     let wide = kubectl.ok(&["get", "pods", "-o", "wide"]).await;
@@ -253,7 +267,7 @@ async fn generators_send_protobuf_and_are_understood() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mistakes_are_explained_as_kubernetes_explains_them() {
     let running = Running::start().await;
-    let Some(kubectl) = kubectl(&running) else { return };
+    let Some(kubectl) = newer_kubectl(&running) else { return };
     let file = kubectl.file("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [{name: a_, image: b, foo: 1}]}\n");
     let strict = kubectl.fails(&["create", "-f", &file]).await;
     assert!(strict.contains(r#"strict decoding error: unknown field "spec.containers[0].foo""#), "{strict}");
@@ -274,7 +288,7 @@ async fn mistakes_are_explained_as_kubernetes_explains_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_side_apply_creates_changes_tells_conflicts_and_is_forced() {
     let running = Running::start().await;
-    let Some(kubectl) = kubectl(&running) else { return };
+    let Some(kubectl) = newer_kubectl(&running) else { return };
     let file = |name: &str, value: &str| {
         let text = format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: cfg, labels: {{l: '{value}'}}}}\ndata: {{A: '{value}', B: two}}\n"
@@ -324,7 +338,7 @@ async fn server_side_apply_creates_changes_tells_conflicts_and_is_forced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_are_followed_by_watch_and_wait() {
     let running = Running::start().await;
-    let Some(kubectl) = kubectl(&running) else { return };
+    let Some(kubectl) = newer_kubectl(&running) else { return };
     kubectl.ok(&["run", "p", "--image=busybox"]).await;
     let mut watch =
         kubectl.command(&["get", "pods", "-w", "--no-headers"]).stdout(Stdio::piped()).spawn().expect("runs");
@@ -460,14 +474,7 @@ fn items(list: &str) -> serde_json::Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_go_client_reads_the_same_lists_from_protobuf_as_from_json() {
     let running = Running::start().await;
-    let Some(kubectl) = kubectl(&running) else { return };
-    let version = kubectl.ok(&["version", "--client", "-o", "json"]).await;
-    let version: serde_json::Value = serde_json::from_str(&version).expect("JSON");
-    let minor = version["clientVersion"]["minor"].as_str().expect("text").trim_end_matches('+');
-    if minor.parse::<u32>().is_ok_and(|minor| minor < 32) {
-        eprintln!("skipped: this kubectl does not ask for protobuf, nor does it know the newer fields");
-        return;
-    }
+    let Some(kubectl) = newer_kubectl(&running) else { return };
     kubectl.ok(&["create", "configmap", "a", "--from-literal=k=v"]).await;
     let file = kubectl.file("rich.yaml", &format!("{RICH}---\n{APPLICATION}"));
     kubectl.ok(&["create", "-f", &file]).await;
@@ -587,7 +594,7 @@ reportingInstance: m-1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_networks_and_storage_are_applied_described_and_deleted() {
     let running = Running::start().await;
-    let Some(kubectl) = kubectl(&running) else { return };
+    let Some(kubectl) = newer_kubectl(&running) else { return };
     let file = kubectl.file("stored.yaml", STORED);
     let first = kubectl.ok(&["apply", "-f", &file]).await;
     assert_eq!(first.lines().count(), 14, "{first}");
@@ -627,7 +634,7 @@ async fn limits_networks_and_storage_are_applied_described_and_deleted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_are_asked_granted_and_refused() {
     let running = Running::start().await;
-    let Some(kubectl) = kubectl(&running) else { return };
+    let Some(kubectl) = newer_kubectl(&running) else { return };
     let refused = kubectl.fails(&["get", "pods", "--as=jane"]).await;
     assert_eq!(
         refused,
@@ -661,7 +668,7 @@ async fn rights_are_asked_granted_and_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_account_works_with_its_token() {
     let running = Running::start().await;
-    let Some(kubectl) = kubectl(&running) else { return };
+    let Some(kubectl) = newer_kubectl(&running) else { return };
     kubectl.ok(&["create", "serviceaccount", "bot"]).await;
     kubectl.ok(&["create", "rolebinding", "bot", "--clusterrole=edit", "--serviceaccount=default:bot"]).await;
     let token = kubectl.ok(&["create", "token", "bot", "--duration=20m"]).await;

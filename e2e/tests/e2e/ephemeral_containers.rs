@@ -1,6 +1,6 @@
 //! Containers that are added to a pod that runs, as `kubectl debug` does.
 
-use e2e::{Node, Place, privileged};
+use e2e::{Node, Place, newer_kubectl, privileged};
 
 const POD: &str = r#"apiVersion: v1
 kind: Pod
@@ -16,7 +16,9 @@ spec:
 
 #[test]
 fn an_ephemeral_container_joins_a_running_pod() {
-    if !privileged("an_ephemeral_container_joins_a_running_pod") {
+    if !privileged("an_ephemeral_container_joins_a_running_pod")
+        || !newer_kubectl("an_ephemeral_container_joins_a_running_pod")
+    {
         return;
     }
     let place = Place::new();
@@ -85,7 +87,9 @@ fn an_ephemeral_container_joins_a_running_pod() {
 
 #[test]
 fn an_ephemeral_container_reads_env_files_and_its_record_is_kept() {
-    if !privileged("an_ephemeral_container_reads_env_files_and_its_record_is_kept") {
+    if !privileged("an_ephemeral_container_reads_env_files_and_its_record_is_kept")
+        || !newer_kubectl("an_ephemeral_container_reads_env_files_and_its_record_is_kept")
+    {
         return;
     }
     let place = Place::new();
