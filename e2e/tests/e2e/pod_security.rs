@@ -105,7 +105,7 @@ fn a_privileged_container_is_not_confined() {
     if !privileged("a_privileged_container_is_not_confined") {
         return;
     }
-    let script = "mkdir /tmp/m && mount -t tmpfs none /tmp/m 2>/dev/null && echo mounted; grep Seccomp: /proc/self/status | tr -d '\\t'; touch /proc/sys/kernel/domainname 2>/dev/null && echo writable";
+    let script = "m=$(mktemp -d) && mount -t tmpfs none $m 2>/dev/null && echo mounted; grep Seccomp: /proc/self/status | tr -d '\\t'; touch /proc/sys/kernel/domainname 2>/dev/null && echo writable";
     let said = run(&shell(script, "privileged: true"));
     assert_eq!(said.lines(), ["mounted", "Seccomp:0", "writable"], "{}", said.all());
     let said = run(&shell(script, ""));

@@ -1,6 +1,6 @@
 //! What administrators set over pods: quotas, limits, priorities, budgets; and a node that is emptied.
 
-use e2e::{Node, Place, privileged};
+use e2e::{Node, Place, newer_kubectl, privileged};
 
 const WORKER: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME, labels: {app: worker}}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: coracle.dev/host, command: [/bin/sleep, \"1000\"]}]\n";
 
@@ -23,7 +23,9 @@ fn worker(name: &str) -> String {
 
 #[test]
 fn quotas_limits_and_priorities_hold_for_pods_and_can_be_described() {
-    if !privileged("quotas_limits_and_priorities_hold_for_pods_and_can_be_described") {
+    if !privileged("quotas_limits_and_priorities_hold_for_pods_and_can_be_described")
+        || !newer_kubectl("quotas_limits_and_priorities_hold_for_pods_and_can_be_described")
+    {
         return;
     }
     let place = Place::new();
@@ -102,7 +104,7 @@ fn a_node_is_drained_as_far_as_budgets_allow() {
 
 #[test]
 fn events_are_there_by_both_names() {
-    if !privileged("events_are_there_by_both_names") {
+    if !privileged("events_are_there_by_both_names") || !newer_kubectl("events_are_there_by_both_names") {
         return;
     }
     let place = Place::new();

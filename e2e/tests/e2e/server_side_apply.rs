@@ -1,6 +1,6 @@
 //! `kubectl apply --server-side` on a node: it runs, who manages what is told, and nobody is overruled by mistake.
 
-use e2e::{Node, Place, privileged};
+use e2e::{Node, Place, newer_kubectl, privileged};
 
 fn pod(image: &str, seconds: u8) -> String {
     format!(
@@ -19,7 +19,7 @@ spec:
 
 #[test]
 fn kubectl_applies_on_the_server_and_is_told_of_conflicts_and_the_kubelet_has_the_status() {
-    if !privileged("server_side_apply") {
+    if !privileged("server_side_apply") || !newer_kubectl("server_side_apply") {
         return;
     }
     let place = Place::new();

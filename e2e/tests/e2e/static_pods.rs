@@ -51,7 +51,7 @@ fn a_static_pod_runs_beside_the_api_and_outlives_its_mirror() {
     let pod = format!("web-{}", node_name(&node));
     let phase = ["get", "pod", &pod, "--ignore-not-found", "-o", "jsonpath={.status.phase}"];
     node.wait_for(&phase, |phase| phase == "Running");
-    assert_eq!(node.kubectl_ok(&["logs", &pod], ""), "colour red\n");
+    assert_eq!(node.kubectl_ok(&["logs", &pod, "-c", "main"], ""), "colour red\n");
     let id = [
         "get",
         "pod",
@@ -86,7 +86,7 @@ fn a_static_pod_runs_beside_the_api_and_outlives_its_mirror() {
     assert!(told.contains("/web.yaml:"), "{told}");
     assert!(node.kubectl_ok(&id, "").ends_with(container));
     put(&dir, "web.yaml", &WEB.replace("red", "blue"));
-    node.wait_for(&["logs", &pod], |log| log == "colour blue\n");
+    node.wait_for(&["logs", &pod, "-c", "main"], |log| log == "colour blue\n");
     std::fs::remove_file(dir.join("web.yaml")).expect("removed");
     node.wait_for(&["get", "pods", "-o", "name"], str::is_empty);
 }

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use e2e::{Node, PATIENCE, Place, Said, finish, privileged};
+use e2e::{Node, PATIENCE, Place, Said, finish, newer_kubectl, privileged};
 
 const SITE: &str = r#"apiVersion: v1
 kind: Pod
@@ -123,7 +123,7 @@ fn every_kubectl_runs_commands_attaches_and_copies() {
             let command =
                 ["--image=coracle.dev/host", "--restart=Never", "--command", "--", "sh", "-c", script];
             let said = client.run(&node, &[&["run", "-i", "--rm", name], &command[..]].concat(), input);
-            node.kubectl_ok(&["wait", "--for=delete", &format!("pod/{name}"), "--timeout=60s"], "");
+            node.wait_for(&["get", "pod", name, "--ignore-not-found", "-o", "name"], str::is_empty);
             said
         };
         let said = run("typed", "cat; echo end", "from here\n");
@@ -346,7 +346,9 @@ impl Drop for Part {
 
 #[test]
 fn a_node_of_another_process_is_reached_by_its_port_and_by_nobody_unknown() {
-    if !privileged("a_node_of_another_process_is_reached_by_its_port_and_by_nobody_unknown") {
+    if !privileged("a_node_of_another_process_is_reached_by_its_port_and_by_nobody_unknown")
+        || !newer_kubectl("a_node_of_another_process_is_reached_by_its_port_and_by_nobody_unknown")
+    {
         return;
     }
     let place = Place::new();

@@ -1,6 +1,6 @@
 //! Deployments, jobs and their kin at home: kubectl's ordinary work with objects on which nothing acts yet.
 
-use e2e::{Node, Place};
+use e2e::{Node, Place, newer_kubectl};
 
 use super::node::with_kubectl;
 
@@ -42,7 +42,9 @@ const NOTICE: &str = "nothing here acts on it yet";
 
 #[test]
 fn kubectl_does_its_ordinary_work_with_deployments_and_jobs() {
-    if !with_kubectl("kubectl_does_its_ordinary_work_with_deployments_and_jobs") {
+    if !with_kubectl("kubectl_does_its_ordinary_work_with_deployments_and_jobs")
+        || !newer_kubectl("kubectl_does_its_ordinary_work_with_deployments_and_jobs")
+    {
         return;
     }
     let place = Place::new();
