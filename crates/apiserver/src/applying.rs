@@ -7,13 +7,11 @@ use schema::FieldValidation;
 use schema::apply::{ManagedFields, Write as FieldWrite, check};
 use serde_json::{Value, json};
 
-use crate::authorize::{self, Attributes};
 use crate::body::{self, Content, set_type};
 use crate::gatekeeper::Call;
 use crate::kinds::Kind;
 use crate::media::{Format, content_type};
 use crate::object::{at, name, text};
-use crate::request::Verb;
 use crate::responses::{Answer, add_warnings};
 use crate::status::ApiError;
 use crate::writing::{Candidate, Noted, Part, Write, Written, create_noted, fields, update_noted};
@@ -271,10 +269,7 @@ impl Application<'_> {
                 format!("the name of the object ({told}) does not match the name on the URL ({})", call.name)
             }));
         }
-        let asked = Attributes::resource(Verb::Create.as_str(), kind.group(), kind.plural())
-            .within(&call.namespace)
-            .named(&call.name);
-        authorize::demand(&call.server, &call.identity, &asked)?;
+        call.demand_create()?;
         let (candidate, noted) = self.onto(&json!({}))?;
         create_noted(self.write, candidate.object, noted).await
     }

@@ -67,6 +67,14 @@ impl Call {
         }
     }
 
+    /// Refuses who may update an object but not create it, where an update would.
+    pub(crate) fn demand_create(&self) -> Result<(), ApiError> {
+        let asked = Attributes::resource(Verb::Create.as_str(), self.kind.group(), self.kind.plural())
+            .within(&self.namespace)
+            .named(&self.name);
+        authorize::demand(&self.server, &self.identity, &asked)
+    }
+
     pub(crate) fn dry_run(&self) -> Result<bool, ApiError> {
         write_options::dry_run(self.verb, &self.query)
     }

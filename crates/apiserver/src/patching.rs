@@ -154,6 +154,13 @@ fn apply_operations(
                 )));
             }
         }
+        // "Only if it is not there": what is absent counts as null.
+        if let PatchOperation::Test(test) = operation
+            && test.value.is_null()
+            && patched.pointer(test.path.as_str()).is_none()
+        {
+            continue;
+        }
         json_patch::patch(&mut patched, std::slice::from_ref(operation))
             .map_err(|error| refused(format!("unable to apply the patch: {error}")))?;
     }

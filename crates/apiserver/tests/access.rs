@@ -479,3 +479,33 @@ async fn the_audit_log_says_who_did_what_and_holds_no_secret() {
     assert_eq!(read["annotations"]["authorization.k8s.io/decision"], "forbid");
     assert_eq!(failed["responseStatus"]["code"], 401);
 }
+
+#[tokio::test]
+async fn an_update_that_creates_needs_the_right_to_create() {
+    let running = Running::start().await;
+    let role = json!({"metadata": {"name": "updaters"}, "rules": [
+        {"apiGroups": [""], "resources": ["services"], "verbs": ["update"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["update"]}]});
+    let binding = json!({"metadata": {"name": "updaters"}, "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "updaters"}});
+    // Both are made by updates: of these kinds, what is not there is created.
+    let admin = Identity::admin();
+    for (plural, object) in [("clusterroles", &role), ("clusterrolebindings", &binding)] {
+        let (code, answer) =
+            ask(&running, &admin, "PUT", &format!("{RBAC}/{plural}/updaters"), &[], object).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    let path = "/api/v1/namespaces/default/services/s";
+    let (code, answer) = ask(&running, &jane(), "PUT", path, &[], &service).await;
+    assert_eq!(code, 403, "{answer}");
+    assert!(
+        answer["message"].as_str().is_some_and(|text| text.contains("cannot create resource \"services\"")),
+        "{answer}"
+    );
+    let (code, answer) = ask(&running, &admin, "PUT", path, &[], &service).await;
+    assert_eq!((code, answer["spec"]["clusterIP"].is_string()), (201, true), "{answer}");
+    assert_eq!(ask(&running, &jane(), "PUT", path, &[], &answer).await.0, 200);
+    let (code, _) = ask(&running, &admin, "PUT", &format!("{MAPS}/m"), &[], &config_map("m")).await;
+    assert_eq!(code, 404, "a ConfigMap is not created by an update");
+}

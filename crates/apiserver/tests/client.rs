@@ -496,3 +496,16 @@ async fn ephemeral_containers_are_added_through_their_subresource_only() {
         listed.iter().find(|entry| entry["name"] == "pods/ephemeralcontainers").expect("in discovery");
     assert_eq!(entry["verbs"], json!(["get", "patch", "update"]));
 }
+
+#[tokio::test]
+async fn a_json_patch_may_test_that_something_is_not_there() {
+    let running = Running::start().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    running.post(maps, &config_map("guarded")).await;
+    let patch = br#"[{"op": "test", "path": "/data/once", "value": null}, {"op": "add", "path": "/data/once", "value": "x"}]"#;
+    let json = [("content-type", "application/json-patch+json")];
+    let (code, answer) = running.call("PATCH", &format!("{maps}/guarded"), &json, patch).await;
+    assert_eq!((code.as_u16(), answer["data"]["once"].as_str()), (200, Some("x")), "{answer}");
+    let (code, _) = running.call("PATCH", &format!("{maps}/guarded"), &json, patch).await;
+    assert_eq!(code.as_u16(), 422, "now it is there");
+}

@@ -205,6 +205,7 @@ async fn paths_names_and_methods_cannot_be_bent() {
         "/api/v1/namespaces/default/../pods",
         "/api/v1/namespaces/default/configmaps/%00",
         "/api/v2/pods",
+        "/api/v1/watch/pods",
         "/apis/apps/v1beta1/deployments",
         "/apis/apps/v1/namespaces/default/deployments/d/nonsense",
         "/api/v1/namespaces/default/nodes",

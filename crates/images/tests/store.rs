@@ -240,6 +240,11 @@ fn importing_and_removing_at_once_never_shows_half_an_image() {
         });
     });
     assert_eq!(stores[0].list().unwrap(), []);
+    // Layers of an import that lost the race go with the next removal.
+    let last = tempfile::NamedTempFile::new().unwrap();
+    fs::write(last.path(), made[0].docker_archive(&["app:last"])).unwrap();
+    stores[0].import(last.path(), &ImportOptions::new()).unwrap();
+    assert!(stores[0].remove("app:last").unwrap().is_some());
     assert_eq!(files(&directory.path().join("layers")), [] as [PathBuf; 0]);
     assert_eq!(files(&directory.path().join("quarantine")), [] as [PathBuf; 0], "nothing was damaged");
 }

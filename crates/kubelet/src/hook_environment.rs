@@ -44,10 +44,7 @@ pub(crate) async fn secret_values(
     container: &Container,
     variables: &[RecordedVariable],
 ) -> SecretValues {
-    let mut values = SecretValues::default();
-    for variable in variables.iter().filter(|variable| variable.secret) {
-        values.add(&variable.value);
-    }
+    let mut values = SecretValues::of(variables);
     let secrets: Api<Secret> =
         Api::namespaced(agent.client.clone(), pod.metadata.namespace.as_deref().unwrap_or("default"));
     for name in mounted_secrets(pod, container) {

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use lifecycle::{HookKey, HookKind};
 
+use crate::environment_record::RecordedVariable;
+
 /// A file that is longer begins anew: deliveries that were cut off do not add up without end.
 const LONGEST_FILE: u64 = 4 * api::limits::HOOK_OUTPUT as u64;
 
@@ -32,6 +34,15 @@ impl std::fmt::Debug for SecretValues {
 }
 
 impl SecretValues {
+    /// Those of a container's variables.
+    pub(crate) fn of(variables: &[RecordedVariable]) -> SecretValues {
+        let mut values = SecretValues::default();
+        for variable in variables.iter().filter(|variable| variable.secret) {
+            values.add(&variable.value);
+        }
+        values
+    }
+
     /// Adds a value; also without the blanks around it, as shells print it.
     pub(crate) fn add(&mut self, value: &str) {
         for value in [value, value.trim()] {

@@ -16,9 +16,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use api::reasons::event;
 
 use crate::agent::{Agent, SharedAgent};
+use crate::environment_record;
 use crate::events::EventType;
 use crate::faults::carried_on;
 use crate::handlers::HandlerTarget;
+use crate::hook_environment::secret_values;
 use crate::inbox::Inbox;
 use crate::pod_network::PodNetwork;
 use crate::probe_attempt::{ProbeOutcome, attempt};
@@ -197,23 +199,28 @@ impl Prober {
         match outcome {
             ProbeOutcome::Success => counter.note(true),
             ProbeOutcome::Warning(output) => {
-                self.warn(event::PROBE_WARNING, format!("{title} probe warning: {output}"));
+                self.warn(event::PROBE_WARNING, format!("{title} probe warning: {output}")).await;
                 counter.note(true)
             }
             ProbeOutcome::Failure(output) => {
-                self.warn(event::UNHEALTHY, format!("{title} probe failed: {output}"));
+                self.warn(event::UNHEALTHY, format!("{title} probe failed: {output}")).await;
                 counter.note(false)
             }
             ProbeOutcome::Unknown(_) if !self.is_running().await => None,
             ProbeOutcome::Unknown(error) => {
                 let message = format!("{title} probe errored and resulted in unknown state: {error}");
-                self.warn(event::UNHEALTHY, message);
+                self.warn(event::UNHEALTHY, message).await;
                 None
             }
         }
     }
 
-    fn warn(&self, reason: &'static str, message: String) {
+    /// Tells what a probe found out. What it printed is the container's, which may print its secrets; everybody who sees
+    /// events would see them.
+    async fn warn(&self, reason: &'static str, message: String) {
+        let variables = environment_record::variables(&self.agent, &self.pod, &self.container.name);
+        let secrets = secret_values(&self.agent, &self.pod, &self.container, &variables).await;
+        let message = secrets.hide(&message);
         self.agent.container_event(&self.pod, &self.container.name, EventType::Warning, reason, message);
     }
 

@@ -14,6 +14,7 @@ use crate::agent::Agent;
 use crate::container_config::{ConfigError, ConfigRequest, ConfiguredContainer, configure};
 use crate::environment_record;
 use crate::events::EventType;
+use crate::hook_log::SecretValues;
 use crate::images::{ImageError, PresentImage, ensure_image};
 
 /// What to start.
@@ -111,14 +112,16 @@ pub(crate) async fn start_container(
     lap.done("the container is configured");
     announce_findings(agent, pod, container, &configured.resolved.resolution.findings);
     make_log_dir(agent, pod, container);
-    let id = create(agent, &request, configured.config.clone()).await?;
+    // What the runtime says may name the program, and that may come from a Secret.
+    let secrets = SecretValues::of(&environment_record::declared(&configured));
+    let id = create(agent, &request, configured.config.clone(), &secrets).await?;
     fault::point("container.created");
     lap.done("the container is created");
     agent.container_event(pod, &container.name, EventType::Normal, event::CREATED, "Container created");
     let record = start_record(container, attempt, &image, &id);
     let start = v1::StartContainerRequest { container_id: id.clone() };
     if let Err(status) = agent.runtime.start_container(start).await {
-        return Err(StartContainerError::Run { message: status.message().to_owned(), record });
+        return Err(StartContainerError::Run { message: secrets.hide(status.message()), record });
     }
     fault::point("container.started");
     agent.container_event(pod, &container.name, EventType::Normal, event::STARTED, "Container started");
@@ -172,6 +175,7 @@ async fn create(
     agent: &Agent,
     request: &StartRequest<'_>,
     mut config: v1::ContainerConfig,
+    secrets: &SecretValues,
 ) -> Result<String, StartContainerError> {
     if let Some(target) = request.target {
         see_processes_of(target, &mut config);
@@ -183,7 +187,7 @@ async fn create(
     };
     match agent.runtime.create_container(create).await {
         Ok(answer) => Ok(answer.into_inner().container_id),
-        Err(status) => Err(StartContainerError::Create { message: status.message().to_owned() }),
+        Err(status) => Err(StartContainerError::Create { message: secrets.hide(status.message()) }),
     }
 }
 

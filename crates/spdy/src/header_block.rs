@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn headers_that_swell_when_decompressed_are_refused() {
-        let bomb = Compressor::default().compress(&Headers::new().with("bomb", &"0".repeat(8 << 20)));
+        let bomb = Compressor::default().compress(&Headers::new().with("bomb", &"0".repeat(4 << 20)));
         assert!(bomb.len() < 64 * 1024, "{}", bomb.len());
         assert_eq!(
             Decompressor::default().decompress(&bomb, LIMITS),

@@ -20,6 +20,8 @@ fn created(object: &Value) -> Option<Value> {
     if resource.namespaced && object["metadata"]["namespace"].is_null() {
         object["metadata"]["namespace"] = "default".into();
     }
+    // The server gives it before everything else; Jobs are selected by it.
+    object["metadata"]["uid"] = "6f0e1a34-0000-4000-8000-000000000001".into();
     prepare_create(resource, &mut object, &AdmissionRequest::default()).ok()?;
     Some(object)
 }

@@ -160,3 +160,48 @@ fn a_probes_own_grace_period_replaces_that_of_the_pod() {
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     node.kubectl_ok(&["delete", "pod", "stubborn", "--grace-period=1"], "");
 }
+
+#[test]
+fn secrets_do_not_show_in_events_of_probes_and_of_programs_that_cannot_start() {
+    if !privileged("secrets_do_not_show_in_events_of_probes_and_of_programs_that_cannot_start") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    let manifest = r#"
+apiVersion: v1
+kind: Secret
+metadata: {name: hush}
+stringData: {WORD: canary-31f7, PROGRAM: /canary-31f7/run}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: talks}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: coracle.dev/host
+    command: [sleep, "1000"]
+    envFrom: [{secretRef: {name: hush}}]
+    readinessProbe: {periodSeconds: 1, exec: {command: [/bin/sh, -c, "echo wrong word $WORD; exit 1"]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cannot}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: c
+    image: coracle.dev/host
+    command: [$(PROGRAM)]
+    envFrom: [{secretRef: {name: hush}}]
+"#;
+    node.kubectl_ok(&["create", "-f", "-"], manifest);
+    let told = node.wait_for(&["get", "events"], |events| {
+        events.contains("wrong word ****") && events.contains("cannot start the process")
+    });
+    assert!(!told.contains("canary"), "{told}");
+    let pods = node.wait_for(&["get", "pods", "-o", "yaml"], |pods| pods.contains("StartError"));
+    assert!(!pods.contains("canary"), "{pods}");
+}

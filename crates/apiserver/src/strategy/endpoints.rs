@@ -11,6 +11,10 @@ use crate::table::{age_cell, first_three, name_cell, or_none};
 pub(crate) struct Endpoints;
 
 impl Strategy for Endpoints {
+    fn creates_on_update(&self) -> bool {
+        true
+    }
+
     fn notice(&self, _verb: Verb) -> Option<&'static str> {
         Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
     }

@@ -4,4 +4,8 @@ use super::Strategy;
 
 pub(crate) struct LimitRanges;
 
-impl Strategy for LimitRanges {}
+impl Strategy for LimitRanges {
+    fn creates_on_update(&self) -> bool {
+        true
+    }
+}

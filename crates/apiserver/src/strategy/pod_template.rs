@@ -10,6 +10,10 @@ use crate::table::{container_cells, labels_cell, name_cell};
 pub(crate) struct PodTemplates;
 
 impl Strategy for PodTemplates {
+    fn creates_on_update(&self) -> bool {
+        true
+    }
+
     fn returns_deleted(&self) -> bool {
         true
     }

@@ -10,6 +10,10 @@ use crate::table::{age_cell, name_cell};
 pub(crate) struct RoleBindings;
 
 impl Strategy for RoleBindings {
+    fn creates_on_update(&self) -> bool {
+        true
+    }
+
     fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
         let role = format!("{}/{}", text(object, &["roleRef", "kind"]), text(object, &["roleRef", "name"]));
         Some(vec![

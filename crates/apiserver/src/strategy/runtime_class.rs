@@ -11,6 +11,10 @@ use crate::table::{age_cell, name_cell};
 pub(crate) struct RuntimeClasses;
 
 impl Strategy for RuntimeClasses {
+    fn creates_on_update(&self) -> bool {
+        true
+    }
+
     fn notice(&self, verb: Verb) -> Option<&'static str> {
         on_writes(verb, "RuntimeClasses are stored only: pods cannot name one")
     }

@@ -11,6 +11,10 @@ use crate::table::{age_cell, labels_cell, name_cell, or_none};
 pub(crate) struct Services;
 
 impl Strategy for Services {
+    fn creates_on_update(&self) -> bool {
+        true
+    }
+
     fn subresources(&self) -> &'static [&'static str] {
         &["proxy", "status"]
     }

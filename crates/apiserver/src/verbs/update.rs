@@ -34,6 +34,7 @@ pub(crate) async fn update_part(mut call: Call, part: Part) -> Result<Answer, Ap
         && call.kind.strategy().creates_on_update()
         && call.server.store.get(&call.key()).is_none();
     let (mut written, code) = if is_new {
+        call.demand_create()?;
         (create_object(&write, decoded.value).await?, StatusCode::CREATED)
     } else {
         let make = |_: &serde_json::Value| {

@@ -172,6 +172,8 @@ fn with_defaults(object: &Value) -> Option<Value> {
         schema::resources().iter().find(|each| each.group_version == api_version && each.kind == kind)?;
     let ty = schema::builtin().type_for(api_version, kind)?;
     let mut complete = schema::decode_value(ty, object, FieldValidation::Ignore).ok()?.value;
+    // The server gives it before everything else; Jobs are selected by it.
+    complete["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000".into();
     // What is wrong with it was so when it was stored.
     let _ = admission::prepare_create(resource, &mut complete, &AdmissionRequest::default());
     Some(complete)
