@@ -46,7 +46,13 @@ fn the_python_client_runs_a_pod_and_speaks_with_it() {
     let test = "the_python_client_runs_a_pod_and_speaks_with_it";
     if privileged(test) && python_client(test) {
         let place = Place::new();
-        ordinary_work(&Node::up(&place, &[]), &["node"]);
+        let mut node = Node::up(&place, &[]);
+        ordinary_work(&node, &["node"]);
+        // The pod was deleted without a grace period: what is left of it goes with the node.
+        node.end();
+        let data = place.data();
+        let down = finish(&mut place.coracle(&["down", "--data-dir", data.to_str().expect("text")]), "");
+        assert_eq!(down.status, 0, "{}", down.all());
     }
 }
 

@@ -414,5 +414,8 @@ fn a_node_of_another_process_is_reached_by_its_port_and_by_nobody_unknown() {
     assert_eq!(ask("/pods", &["-H", &header("maynot")]), "403");
 
     api.kubectl_ok(&["delete", "pod", "site", "--wait=true", "--timeout=60s"], "");
+    // What the node agent had no time to take away goes with the node.
     drop(kubelet);
+    let down = finish(&mut place.coracle(&["down", "--data-dir", data.to_str().expect("text")]), "");
+    assert_eq!(down.status, 0, "{}", down.all());
 }
