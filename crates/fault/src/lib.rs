@@ -11,6 +11,12 @@
 //!
 //! A line acts once: it is taken out of the file before it acts. A build without debug assertions has no points: there
 //! [`point`] does nothing, whatever the environment says.
+//!
+//! Beside them, what keeps a fault where it is: [`contained`] and [`carried_on`].
+
+mod contained;
+
+pub use contained::{AtEnd, carried_on, contained};
 
 /// The process has come to the point of this name.
 #[inline]

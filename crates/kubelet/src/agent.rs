@@ -12,11 +12,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::KubeletConfig;
 use crate::downward::Allocatable;
-use crate::events::{self, EventRecorder, EventType};
 use crate::hook_log::RunningHooks;
 use crate::metrics::Metrics;
 use crate::pod_store::PodStore;
 use crate::runtime_calls::{ImageCalls, RuntimeCalls};
+use events::{self, EventRecorder, EventType};
 
 /// What the runtime calls itself.
 #[derive(Clone, Debug, Default)]

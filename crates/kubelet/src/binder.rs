@@ -21,8 +21,8 @@ use serde_json::json;
 use api::reasons::{condition, event};
 
 use crate::agent::SharedAgent;
-use crate::events::{EventRecorder, EventType, pod_reference};
 use crate::pod_source::without_managers;
+use events::{EventRecorder, EventType, pod_reference};
 
 /// The scheduler whose pods are bound.
 const SCHEDULER: &str = "default-scheduler";

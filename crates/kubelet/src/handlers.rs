@@ -10,10 +10,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
 
 use crate::agent::Agent;
-use crate::events::EventType;
 use crate::http_client::{self, HttpAnswer, HttpError, HttpHeaders, HttpQuestion};
 use crate::http_url::{HttpUrl, Scheme};
 use crate::pod_network::{PodConnectError, PodNetwork};
+use events::EventType;
 
 /// Bytes of an output that are looked at.
 const OUTPUT: usize = 10 * 1024;

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, SharedAgent};
 use crate::environment_record::{self, RecordedVariable};
-use crate::events::EventType;
 use crate::handlers::{self, HandlerError, HandlerTarget};
 use crate::hook_environment::{expand, hook_variables, secret_values};
 use crate::hook_log::{HookLog, HookLogs, SecretValues, last_bytes, readable};
@@ -22,6 +21,7 @@ use crate::hook_result::{Delivery, HandlerName, Performed, waiting_message};
 use crate::http_client::{HttpAnswer, HttpError, HttpQuestion};
 use crate::http_url::{HttpUrl, Scheme};
 use crate::pod_network::PodNetwork;
+use events::EventType;
 
 /// Bytes of a failed hook's output that a waiting message holds.
 const MESSAGE_OUTPUT: usize = 1024;

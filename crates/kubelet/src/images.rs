@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use api::reasons::event;
 
 use crate::agent::Agent;
-use crate::events::EventType;
+use events::EventType;
 
 /// What is known of an image that is on the node.
 #[derive(Clone, Debug, Default)]

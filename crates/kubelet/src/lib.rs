@@ -40,9 +40,7 @@ mod downward;
 mod env_files;
 mod environment_record;
 mod environment_sources;
-mod events;
 mod eviction;
-mod faults;
 mod files;
 mod grpc_health;
 mod handlers;
@@ -99,10 +97,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::{Agent, RuntimeVersion, SharedAgent};
-use crate::faults::carried_on;
 use crate::http::HttpInterface;
 use crate::pods::{PodsHandle, PodsTask};
 use crate::runtime_calls::{ImageCalls, RuntimeCalls};
+use fault::carried_on;
 
 /// Why a node agent could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -250,7 +248,7 @@ fn spawn(
 /// Waits for the runtime, then does everything else.
 async fn work(agent: SharedAgent, pods: PodsHandle) {
     let version = loop {
-        if let Some(version) = faults::contained("version of the runtime", runtime_version(&agent)).await {
+        if let Some(version) = fault::contained("version of the runtime", runtime_version(&agent)).await {
             break version;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;

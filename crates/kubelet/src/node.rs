@@ -25,8 +25,8 @@ use api::reasons::event;
 use crate::agent::SharedAgent;
 use crate::api_error::Brief;
 use crate::clock;
-use crate::events::EventType;
 use crate::pod_source::without_managers;
+use events::EventType;
 
 /// An unchanged status is written this often all the same.
 const REPORT: Duration = Duration::from_secs(300);

@@ -14,8 +14,6 @@ use api::reasons::event;
 
 use crate::agent::SharedAgent;
 use crate::clock;
-use crate::events::EventType;
-use crate::faults::contained;
 use crate::inbox::Inbox;
 use crate::labels;
 use crate::pod_store::{LoadPodError, SavedPod};
@@ -23,6 +21,8 @@ use crate::references::{SourceKind, referenced_sources};
 use crate::static_pods::{is_mirror, is_static};
 use crate::status_writer::{StatusChange, delete_finally, write_status};
 use crate::worker::{PodWorker, WorkerStart};
+use events::EventType;
+use fault::contained;
 
 /// What the task is told.
 #[derive(Debug)]

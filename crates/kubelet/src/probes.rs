@@ -17,13 +17,13 @@ use api::reasons::event;
 
 use crate::agent::{Agent, SharedAgent};
 use crate::environment_record;
-use crate::events::EventType;
-use crate::faults::carried_on;
 use crate::handlers::HandlerTarget;
 use crate::hook_environment::secret_values;
 use crate::inbox::Inbox;
 use crate::pod_network::PodNetwork;
 use crate::probe_attempt::{ProbeOutcome, attempt};
+use events::EventType;
+use fault::carried_on;
 
 /// How many times a probe that cannot be run is tried before its turn is over.
 const ATTEMPTS: usize = 3;

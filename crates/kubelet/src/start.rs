@@ -13,9 +13,9 @@ use api::reasons::{event, waiting};
 use crate::agent::Agent;
 use crate::container_config::{ConfigError, ConfigRequest, ConfiguredContainer, configure};
 use crate::environment_record;
-use crate::events::EventType;
 use crate::hook_log::SecretValues;
 use crate::images::{ImageError, PresentImage, ensure_image};
+use events::EventType;
 
 /// What to start.
 #[derive(Clone, Copy, Debug)]

@@ -21,8 +21,8 @@ pub(crate) use manifest::{ManifestOwner, annotation, is_mirror, is_static, mirro
 pub(crate) use mirror::{MirrorStep, mirror_step};
 
 use crate::agent::SharedAgent;
-use crate::events::EventType;
 use crate::pods::{PodsHandle, PodsMessage};
+use events::EventType;
 
 /// What tells one version of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,6 @@ use api::reasons::event;
 
 use crate::agent::SharedAgent;
 use crate::clock;
-use crate::events::EventType;
 use crate::inbox::Inbox;
 use crate::labels;
 use crate::observe::observe_pod;
@@ -38,6 +37,7 @@ use crate::probes::PodProbes;
 use crate::static_pods::is_static;
 use crate::status_writer::{StatusChange, StatusWritten, write_status};
 use crate::volumes::PodTokens;
+use events::EventType;
 
 /// The longest pause after failed turns.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);

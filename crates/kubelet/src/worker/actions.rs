@@ -12,8 +12,6 @@ use api::reasons::{event, waiting};
 use super::{PodWorker, TurnError};
 use crate::clock;
 use crate::container_config;
-use crate::events::EventType;
-use crate::faults::AtEnd;
 use crate::images::ImageError;
 use crate::metrics::ContainerType;
 use crate::observe::not_found_is_none;
@@ -22,6 +20,8 @@ use crate::start::{StartContainerError, StartRequest, start_container};
 use crate::status_writer::delete_finally;
 use crate::termination_message;
 use crate::volumes;
+use events::EventType;
+use fault::AtEnd;
 
 /// What an action did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use super::actions::Acted;
 use super::{PodWorker, TurnError};
 use crate::clock;
 use crate::environment_record::RecordedVariable;
-use crate::events::EventType;
-use crate::faults::contained;
 use crate::hooks::{HookEnd, HookJob};
 use crate::pod_network::PodNetwork;
+use events::EventType;
+use fault::contained;
 
 impl PodWorker {
     /// Says that a container is being stopped, and remembers it: its preStop hook comes first.

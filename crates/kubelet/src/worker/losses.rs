@@ -6,7 +6,7 @@ use lifecycle::{Lost, RuntimePod};
 use api::reasons::event;
 
 use super::PodWorker;
-use crate::events::EventType;
+use events::EventType;
 
 impl PodWorker {
     /// Tells each loss once, by an event of the pod; call it before the losses are noted.

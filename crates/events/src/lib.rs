@@ -1,4 +1,4 @@
-//! Events of the node: one task writes them to the API, those of one object in order; the same event again only raises its count.
+//! Events of the API, as a node and as controllers record them: one task writes them to the API, those of one object in order; the same event again only raises its count.
 //!
 //! Objects do not wait for each other: a pod is forgotten only after its events are written, and when all were written one by
 //! one on a busy machine, pods that were long gone stayed in memory, waiting for their turn.
@@ -16,7 +16,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::faults::contained;
+use fault::contained;
 
 /// How many different events are remembered for counting.
 const REMEMBERED: usize = 4096;
@@ -27,7 +27,7 @@ const OBJECTS_AT_ONCE: usize = 8;
 
 /// Whether an event is good news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum EventType {
+pub enum EventType {
     /// Something went its way.
     Normal,
     /// Something needs a look.
@@ -67,13 +67,13 @@ struct Record {
 
 /// Hands events to the task that writes them. Cheap to clone; never waits, never fails.
 #[derive(Clone, Debug)]
-pub(crate) struct EventRecorder {
+pub struct EventRecorder {
     commands: mpsc::UnboundedSender<Command>,
 }
 
 impl EventRecorder {
     /// Records an event about an object.
-    pub(crate) fn record(
+    pub fn record(
         &self,
         object: ObjectReference,
         type_: EventType,
@@ -96,7 +96,7 @@ impl EventRecorder {
     }
 
     /// Waits until everything recorded so far has been sent.
-    pub(crate) async fn flush(&self) {
+    pub async fn flush(&self) {
         let (done, wait) = oneshot::channel();
         if self.commands.send(Command::Flush(done)).is_ok() {
             let _ = wait.await;
@@ -105,7 +105,7 @@ impl EventRecorder {
 }
 
 /// The reference by which events name a pod, or one of its containers.
-pub(crate) fn pod_reference(pod: &Pod, field_path: Option<String>) -> ObjectReference {
+pub fn pod_reference(pod: &Pod, field_path: Option<String>) -> ObjectReference {
     ObjectReference {
         kind: Some("Pod".to_owned()),
         api_version: Some("v1".to_owned()),
@@ -118,7 +118,7 @@ pub(crate) fn pod_reference(pod: &Pod, field_path: Option<String>) -> ObjectRefe
 }
 
 /// The reference by which events name a node: its UID is its name, as Kubernetes has it.
-pub(crate) fn node_reference(node: &Node) -> ObjectReference {
+pub fn node_reference(node: &Node) -> ObjectReference {
     ObjectReference {
         kind: Some("Node".to_owned()),
         api_version: Some("v1".to_owned()),
@@ -129,7 +129,7 @@ pub(crate) fn node_reference(node: &Node) -> ObjectReference {
 }
 
 /// Makes a recorder and the future that writes its events, until the last recorder is dropped.
-pub(crate) fn event_recorder(
+pub fn event_recorder(
     client: Option<kube::Client>,
     component: &'static str,
     host: String,

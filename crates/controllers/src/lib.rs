@@ -1,0 +1,1 @@
+//! The workload and cluster controllers and the scheduler.
