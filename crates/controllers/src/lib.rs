@@ -1,1 +1,100 @@
-//! The workload and cluster controllers and the scheduler.
+//! The workload and cluster controllers and the scheduler: what the objects of the API ask for is done by ordinary clients
+//! of it, which can be killed at any moment and go on where they were.
+//!
+//! * Each controller reads shared caches ([`Informers`]), which know at once what it wrote itself, and has a queue of objects
+//!   to look at (`queue`, `controller`).
+//! * What is to be done is decided by a pure function, in the file `decision.rs` beside each controller: objects and the time
+//!   in, actions and status out. The controller carries it out and decides nothing.
+//! * Each speaks to the API as itself ([`Speaker`]), with the rights of its bootstrap role.
+//!
+//! Nothing here polls: an idle cluster wakes no controller.
+//!
+//! Tasks: [`spawn`] starts one task that fills the caches, and a few for each controller; all end with its token.
+
+// Until every controller is in, some of what they share has no user.
+#![allow(dead_code)]
+
+mod clients;
+mod controller;
+mod informers;
+mod ownership;
+mod pod_control;
+mod queue;
+mod selector;
+
+use std::sync::Arc;
+
+use events::EventRecorder;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use clients::{Clients, OneClient, Speaker};
+pub use informers::Informers;
+
+/// What the controllers need.
+pub struct ControllersConfig {
+    /// How each of them speaks to the API.
+    pub clients: Arc<dyn Clients>,
+    /// The caches that they share with each other, and perhaps with others of the process. [`spawn`] fills them.
+    pub informers: Informers,
+}
+
+impl std::fmt::Debug for ControllersConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControllersConfig").finish_non_exhaustive()
+    }
+}
+
+/// Controllers that run.
+#[derive(Debug)]
+pub struct Controllers {
+    tasks: JoinSet<()>,
+}
+
+impl Controllers {
+    /// Waits until all of them have ended, after their token was cancelled.
+    pub async fn stopped(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// What each controller is started with.
+struct Start<'s> {
+    config: &'s ControllersConfig,
+    shutdown: &'s CancellationToken,
+    tasks: &'s mut JoinSet<()>,
+}
+
+impl Start<'_> {
+    /// The client of a speaker, and the recorder of its events.
+    fn speaker(&mut self, speaker: Speaker) -> (kube::Client, EventRecorder) {
+        let client = self.config.clients.client(speaker);
+        let (recorder, record) =
+            events::event_recorder(Some(client.clone()), speaker.component(), String::new());
+        // It ends with the last recorder, after everything was written.
+        self.tasks.spawn(record);
+        (client, recorder)
+    }
+
+    fn informers(&self) -> &Informers {
+        &self.config.informers
+    }
+
+    /// Runs a task of a controller.
+    fn task(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+}
+
+/// Starts all controllers, until `shutdown`.
+pub fn spawn(config: &ControllersConfig, shutdown: &CancellationToken) -> Controllers {
+    let mut tasks = JoinSet::new();
+    let reader = config.clients.client(Speaker::ControllerManager);
+    tasks.spawn(config.informers.clone().follow(reader, shutdown.clone()));
+    let mut start = Start { config, shutdown, tasks: &mut tasks };
+    start_all(&mut start);
+    Controllers { tasks }
+}
+
+/// Every controller, one line each.
+fn start_all(_start: &mut Start<'_>) {}
