@@ -66,6 +66,22 @@ impl Identity {
         Identity::new("kube-apiserver-kubelet-client", vec![MASTERS.to_owned()])
     }
 
+    /// Who lists and watches for the controllers.
+    pub fn controller_manager() -> Identity {
+        Identity::new("system:kube-controller-manager", Vec::new())
+    }
+
+    /// The scheduler.
+    pub fn scheduler() -> Identity {
+        Identity::new("system:kube-scheduler", Vec::new())
+    }
+
+    /// A controller: its service account in `kube-system`.
+    pub fn controller(name: &str) -> Identity {
+        let namespace = "kube-system";
+        Identity::new(service_account_user(namespace, name), service_account_groups(namespace))
+    }
+
     /// Somebody without credentials.
     pub fn anonymous() -> Identity {
         Identity::new(ANONYMOUS, vec![UNAUTHENTICATED.to_owned()])

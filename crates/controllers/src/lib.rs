@@ -17,6 +17,7 @@
 mod clients;
 mod controller;
 mod informers;
+pub mod leadership;
 mod ownership;
 mod pod_control;
 mod queue;
@@ -25,8 +26,8 @@ mod selector;
 use std::sync::Arc;
 
 use events::EventRecorder;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use clients::{Clients, OneClient, Speaker};
 pub use informers::Informers;
@@ -48,13 +49,13 @@ impl std::fmt::Debug for ControllersConfig {
 /// Controllers that run.
 #[derive(Debug)]
 pub struct Controllers {
-    tasks: JoinSet<()>,
+    tasks: TaskTracker,
 }
 
 impl Controllers {
-    /// Waits until all of them have ended, after their token was cancelled.
-    pub async fn stopped(&mut self) {
-        while self.tasks.join_next().await.is_some() {}
+    /// Waits until all of them have ended, after their token was cancelled: what they had begun is done and told.
+    pub async fn stopped(&self) {
+        self.tasks.wait().await;
     }
 }
 
@@ -62,12 +63,12 @@ impl Controllers {
 struct Start<'s> {
     config: &'s ControllersConfig,
     shutdown: &'s CancellationToken,
-    tasks: &'s mut JoinSet<()>,
+    tasks: &'s TaskTracker,
 }
 
 impl Start<'_> {
     /// The client of a speaker, and the recorder of its events.
-    fn speaker(&mut self, speaker: Speaker) -> (kube::Client, EventRecorder) {
+    fn speaker(&self, speaker: Speaker) -> (kube::Client, EventRecorder) {
         let client = self.config.clients.client(speaker);
         let (recorder, record) =
             events::event_recorder(Some(client.clone()), speaker.component(), String::new());
@@ -81,20 +82,20 @@ impl Start<'_> {
     }
 
     /// Runs a task of a controller.
-    fn task(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+    fn task(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
 }
 
 /// Starts all controllers, until `shutdown`.
 pub fn spawn(config: &ControllersConfig, shutdown: &CancellationToken) -> Controllers {
-    let mut tasks = JoinSet::new();
+    let tasks = TaskTracker::new();
     let reader = config.clients.client(Speaker::ControllerManager);
     tasks.spawn(config.informers.clone().follow(reader, shutdown.clone()));
-    let mut start = Start { config, shutdown, tasks: &mut tasks };
-    start_all(&mut start);
+    start_all(&Start { config, shutdown, tasks: &tasks });
+    tasks.close();
     Controllers { tasks }
 }
 
 /// Every controller, one line each.
-fn start_all(_start: &mut Start<'_>) {}
+fn start_all(_start: &Start<'_>) {}

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::controllers::{Clients, Controllers, ControllersConfig, Informers, Speaker};
 use api::FeatureGates;
 use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
 use apiserver::{ApiServer, ApiServerConfig, AuditLog, FixedTokens, Identity, NodePorts, ServiceRange};
@@ -209,6 +210,16 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
+    /// Starts the controllers, each as a client of its own, until `shutdown`. They share `informers` with who else reads them.
+    pub(crate) fn start_controllers(
+        &self,
+        informers: Informers,
+        shutdown: &CancellationToken,
+    ) -> Controllers {
+        let clients = Arc::new(ControllerClients { server: self.server.clone() });
+        ::controllers::spawn(&ControllersConfig { clients, informers }, shutdown)
+    }
+
     /// Waits for trouble that ends it: a store that can no longer keep what it is told.
     pub(crate) async fn failed(&self) -> Failure {
         let reason = self.store.stopped().await;
@@ -290,6 +301,22 @@ impl ControlPlane {
     /// Closes the store: everything that was acknowledged is on the disk.
     pub(crate) async fn close(self) {
         self.store.close().await;
+    }
+}
+
+/// The clients of controllers in the process of their API server.
+struct ControllerClients {
+    server: ApiServer,
+}
+
+impl Clients for ControllerClients {
+    fn client(&self, speaker: Speaker) -> kube::Client {
+        let identity = match speaker {
+            Speaker::ControllerManager => Identity::controller_manager(),
+            Speaker::Scheduler => Identity::scheduler(),
+            Speaker::Controller(name) => Identity::controller(name),
+        };
+        in_memory::client(&self.server, identity, speaker.component())
     }
 }
 

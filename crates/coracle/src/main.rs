@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod apiserver;
 mod cluster;
 mod control_plane;
+mod controllers;
 mod core_dumps;
 mod cri;
 mod down;
@@ -65,6 +66,8 @@ enum Command {
     Image(image::ImageArgs),
     /// Serve the API alone, without a node.
     Apiserver(apiserver::ApiserverArgs),
+    /// Run the controllers and the scheduler alone, for an API server elsewhere.
+    Controllers(controllers::ControllersArgs),
     /// Run the node agent alone: on a directory of manifests, or for an API server elsewhere.
     Kubelet(kubelet::KubeletArgs),
     /// Serve the container runtime alone, over its standard interface (CRI).
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::Template(args) => template::run(args),
         Command::Image(args) => image::run(args),
         Command::Apiserver(args) => apiserver::run(args),
+        Command::Controllers(args) => controllers::run(&args),
         Command::Kubelet(args) => kubelet::run(args),
         Command::Cri(args) => cri::run(args),
         Command::Kubeconfig(args) => kubeconfig::run(args),

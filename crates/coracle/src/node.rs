@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
+use ::controllers::{Controllers, Informers};
 use apiserver::{Identity, NodeConnector, NodeIo};
 use images::ImageStore;
 use kubelet::{KubeletConfig, KubeletHandle};
@@ -90,6 +91,9 @@ pub(crate) struct Node {
     kubelet: KubeletHandle,
     runtime: Runtime,
     network: Network,
+    controllers: Controllers,
+    /// Ends the controllers, which end first: pods that go with the node are not made again.
+    controllers_end: CancellationToken,
     /// Ends the node agent. The API's listener ends after it: until then its watches are served.
     shutdown: CancellationToken,
 }
@@ -137,6 +141,9 @@ impl Node {
         .await?;
         let (runtime, network) = open_runtime(&config, &directory).await?;
         control_plane.serve_pods(&network).await;
+        let controllers_end = CancellationToken::new();
+        let informers = Informers::idle();
+        let controllers = control_plane.start_controllers(informers, &controllers_end);
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
         let address = network.node_address().to_string();
         let kubelet_config =
@@ -152,7 +159,17 @@ impl Node {
         )
         .map_err(|error| Failure::new(CANNOT_START, &error))?;
         connector.serve_with(kubelet.clone());
-        Ok(Self { control_plane, directory, throwaway, kubelet, runtime, network, shutdown })
+        Ok(Self {
+            control_plane,
+            directory,
+            throwaway,
+            kubelet,
+            runtime,
+            network,
+            controllers,
+            controllers_end,
+            shutdown,
+        })
     }
 
     /// Waits for trouble that ends the node: a store that can no longer keep what it is told.
@@ -170,8 +187,15 @@ impl Node {
         self.control_plane.kubeconfig.as_deref()
     }
 
+    /// Ends the controllers: what they have begun is done, and nothing new begins.
+    pub(crate) async fn end_controllers(&self) {
+        self.controllers_end.cancel();
+        self.controllers.stopped().await;
+    }
+
     /// Ends a node that stays; its pods go on. Without pods, its network has no use until the next start: it goes as well.
     pub(crate) async fn stop(mut self) {
+        self.end_controllers().await;
         self.shutdown.cancel();
         self.kubelet.stopped().await;
         self.control_plane.stop_listening().await;
@@ -186,6 +210,7 @@ impl Node {
 
     /// Ends a throwaway node and takes away everything that it made on this machine, but the images.
     pub(crate) async fn remove(mut self) {
+        self.end_controllers().await;
         self.shutdown.cancel();
         self.kubelet.stopped().await;
         self.control_plane.stop_listening().await;

@@ -276,6 +276,7 @@ async fn take_away(node: &Node, with_grace: bool) {
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{Api, DeleteParams, ListParams};
 
+    node.end_controllers().await;
     let everywhere = Api::<Pod>::all(node.client().clone());
     let Ok(pods) = everywhere.list(&ListParams::default()).await else { return };
     let mut longest = 0;

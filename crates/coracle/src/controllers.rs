@@ -1,0 +1,101 @@
+//! The command `coracle controllers`: the controllers and the scheduler alone, for an API server elsewhere.
+//!
+//! Several may be started; the one that holds the lease acts. A node (`coracle up`, `coracle run`) has its own and needs none of these.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::controllers::{ControllersConfig, Informers, OneClient, leadership};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::interrupt::Interrupts;
+
+/// What it calls itself towards the API server.
+const AGENT: &str = concat!("coracle-controllers/", env!("CARGO_PKG_VERSION"));
+
+/// Arguments of `coracle controllers`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  coracle apiserver --data-dir ./api &
+  coracle controllers --kubeconfig ./api/kubeconfig &
+  coracle kubelet --kubeconfig ./api/kubeconfig --data-dir ./node-1
+
+The kubeconfig must name somebody who may do what all the controllers do, such as an administrator.")]
+pub(crate) struct ControllersArgs {
+    /// How to reach the API server.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ControllersArgs) -> ExitCode {
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn start(args: &ControllersArgs) -> Result<(), Failure> {
+    crate::core_dumps::forbid();
+    crate::logging::start("info");
+    let runtime = crate::prerequisites::async_runtime()?;
+    let ended = runtime.block_on(stay(&args.kubeconfig));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    ended
+}
+
+async fn stay(kubeconfig: &Path) -> Result<(), Failure> {
+    let mut interrupts = Interrupts::listen()?;
+    let client = client(kubeconfig).await?;
+    let mut leadership = tokio::select! {
+        leadership = leadership::win(client.clone(), holder()?) => leadership,
+        () = interrupts.next() => return Ok(()),
+    };
+    tracing::info!("the controllers run");
+    let end = CancellationToken::new();
+    let config = ControllersConfig { clients: Arc::new(OneClient(client)), informers: Informers::idle() };
+    let controllers = ::controllers::spawn(&config, &end);
+    let lost = tokio::select! {
+        () = interrupts.next() => false,
+        () = leadership.lost() => true,
+    };
+    end.cancel();
+    if lost {
+        // What is under way must not meet what the next holder does.
+        return Err(Failure::text(
+            CANNOT_START,
+            "the lease was lost: another process runs the controllers now",
+        )
+        .hint("start it again; it then waits for its turn"));
+    }
+    controllers.stopped().await;
+    leadership.give_back().await;
+    Ok(())
+}
+
+/// A name that no other process has.
+fn holder() -> Result<String, Failure> {
+    let mut random = [0_u8; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Failure::new(CANNOT_START, &error))?;
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Ok(format!("{machine}_{:016x}", u64::from_ne_bytes(random)))
+}
+
+async fn client(file: &Path) -> Result<kube::Client, Failure> {
+    let unusable = |error: &dyn std::error::Error| {
+        Failure::new(INPUT, error)
+            .place(file.display().to_string())
+            .hint("name a kubeconfig with an address and credentials, as `coracle kubeconfig` prints one")
+    };
+    let kubeconfig = kube::config::Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
+    let options = kube::config::KubeConfigOptions::default();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable(&error))?;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(AGENT)));
+    kube::Client::try_from(config).map_err(|error| unusable(&error))
+}
