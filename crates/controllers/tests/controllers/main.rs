@@ -1,0 +1,4 @@
+//! The controllers against an API server in memory, with a node that only pretends to run pods.
+
+mod cluster;
+mod informers;
