@@ -61,6 +61,17 @@ impl ServiceRange {
         Ipv4Addr::from(self.first + 1)
     }
 
+    /// The usual address of the cluster's DNS: the tenth of the range.
+    pub fn dns(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.first + 10)
+    }
+
+    /// How many of the lowest addresses are left to those who ask for one by name, as long as there are others
+    /// (<https://kubernetes.io/docs/concepts/services-networking/cluster-ip-allocation/>).
+    fn asked_by_name(self) -> u32 {
+        (self.size() / 16).clamp(16, 256).min(self.size() - 3)
+    }
+
     fn contains(self, address: Ipv4Addr) -> bool {
         let offset = u32::from(address).wrapping_sub(self.first);
         offset > 0 && offset < self.size() - 1
@@ -238,12 +249,17 @@ impl ServiceAddresses {
     }
 
     fn free_address(&self, taken: &Taken) -> Option<Ipv4Addr> {
+        // The first is reserved for `kubernetes`.
         let usable = self.range.size() - 3;
-        // Random, so that an address is not given again at once; the first is reserved for `kubernetes`.
-        let start = rand::random_range(0..usable);
-        (0..usable)
-            .map(|step| Ipv4Addr::from(self.range.first + 2 + (start + step) % usable))
-            .find(|address| !taken.addresses.contains(address))
+        let low = self.range.asked_by_name();
+        [low..usable, 0..low].into_iter().find_map(|offsets| {
+            // Random, so that an address is not given again at once.
+            let count = offsets.end - offsets.start;
+            let start = rand::random_range(0..count.max(1));
+            (0..count)
+                .map(|step| Ipv4Addr::from(self.range.first + 2 + offsets.start + (start + step) % count))
+                .find(|address| !taken.addresses.contains(address))
+        })
     }
 }
 
@@ -343,6 +359,23 @@ mod tests {
         let back = seen.first().expect("some");
         addresses.release_service(&service(back, "ClusterIP"));
         addresses.allocate(&mut service(back, "ClusterIP"), None).expect("free again");
+    }
+
+    #[test]
+    fn the_lowest_addresses_are_left_to_those_who_ask_for_them_until_there_are_no_others() {
+        let addresses = ServiceAddresses::new("10.9.0.0/26".parse().expect("a range"));
+        assert_eq!(addresses.range().dns().to_string(), "10.9.0.10");
+        let mut given = Vec::new();
+        for _ in 0..61 {
+            let mut one = service("", "ClusterIP");
+            addresses.allocate(&mut one, None).expect("there is room").keep();
+            let address: std::net::Ipv4Addr =
+                one["spec"]["clusterIP"].as_str().and_then(|text| text.parse().ok()).expect("an address");
+            given.push(address.octets()[3]);
+        }
+        let low = |last: &u8| *last < 18;
+        assert!(!given[..45].iter().any(low), "{given:?}");
+        assert!(given[45..].iter().all(low), "{given:?}");
     }
 
     #[test]

@@ -15,6 +15,7 @@
 
 mod allocations;
 mod claims;
+mod dns_route;
 mod hosts;
 mod identity;
 mod links;
@@ -28,6 +29,7 @@ mod sockets;
 
 pub use allocations::{AllocateError, AllocationsError, HostPort, Protocol};
 pub use claims::{ClaimRangeError, data_directories_on_this_machine};
+pub use dns_route::DnsRoute;
 pub use hosts::{HostAlias, HostnameError, HostnameFields, HostsFile, PodHostname, hosts_file, pod_hostname};
 pub use identity::NodeIdentity;
 pub use links::NamespaceError;
@@ -35,11 +37,11 @@ pub use netlink::NetlinkError;
 pub use packet_filter::ApiRoute;
 pub use pods::{
     GATEWAY, Network, NetworkConfig, NetworkWarning, OpenNetworkError, PodNetwork, RouteApiError,
-    SetupPodError, TeardownPodError,
+    RouteDnsError, SetupPodError, TeardownPodError,
 };
 pub use range::{AddressRange, ParseRangeError};
 pub use resolver::{
     ClusterDns, DnsConfig, DnsLimit, DnsPolicy, MISSING_CLUSTER_DNS, PodDns, ReadResolverError, ResolvConf,
-    machine_resolv_conf, missing_cluster_dns_message, pod_dns,
+    ResolverFiles, ResolverStamp, machine_resolv_conf, missing_cluster_dns_message, pod_dns,
 };
 pub use sockets::{ConnectInsideError, connect_inside, is_link_local};

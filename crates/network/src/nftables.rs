@@ -125,6 +125,30 @@ pub(crate) fn make_address_pair_set(table: &str, set: &str) -> Message {
     message
 }
 
+/// Makes a set of IPv4 addresses that fills by itself, each with a counter of its own, and forgets them again.
+pub(crate) fn make_counted_addresses(table: &str, set: &str, most: u32, forgotten_after_ms: u64) -> Message {
+    // Type 7 is an IPv4 address in the numbering of the nft program.
+    const ADDRESS: u32 = 7;
+    const TIMEOUT: u32 = 0x10;
+    const FILLED_BY_RULES: u32 = 0x20;
+    let mut message = message(format!("make the packet filter set {set}"), NEW_SET, CREATE);
+    message.put_text(1, table).put_text(2, set).put_u32_be(3, TIMEOUT | FILLED_BY_RULES);
+    message.put_u32_be(4, ADDRESS).put_u32_be(5, 4);
+    message.nest(9, |description| {
+        description.put_u32_be(1, most);
+    });
+    message.put_u32_be(10, 2).put(11, &forgotten_after_ms.to_be_bytes());
+    message
+}
+
+/// How many packets pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    pub(crate) packets_per_second: u64,
+    /// As many at once, after a quiet time.
+    pub(crate) burst: u32,
+}
+
 /// Puts pairs into a set.
 pub(crate) fn add_address_pairs(table: &str, set: &str, pairs: &[(Ipv4Addr, Ipv4Addr)]) -> Message {
     elements(message(format!("add to the packet filter set {set}"), NEW_ELEMENTS, CREATE), table, set, pairs)
@@ -270,6 +294,24 @@ impl Rule {
             .compare(true, vec![protocol.0])
             .load_payload(2, 2, 2)
             .compare(true, port.to_be_bytes().to_vec())
+    }
+
+    /// Its source address sends more than that; each address is counted by itself in a set of [`make_counted_addresses`].
+    pub(crate) fn source_is_over(self, set: &str, rate: Rate) -> Self {
+        const UPDATE: u32 = 1;
+        const PACKETS: u32 = 0;
+        const OVER: u32 = 1;
+        const SECONDS: u64 = 1;
+        let set = set.to_owned();
+        self.load_payload(1, 12, 4).with("dynset", move |message| {
+            message.put_text(1, &set).put_u32_be(3, UPDATE).put_u32_be(4, REGISTER_1);
+            message.nest(7, |expression| {
+                expression.put_text(1, "limit").nest(2, |limit| {
+                    limit.put(1, &rate.packets_per_second.to_be_bytes()).put(2, &SECONDS.to_be_bytes());
+                    limit.put_u32_be(3, rate.burst).put_u32_be(4, PACKETS).put_u32_be(5, OVER);
+                });
+            });
+        })
     }
 
     fn verdict(self, code: i32, chain: Option<&str>) -> Self {

@@ -8,6 +8,7 @@
 //! api_arriving, api_leaving         to the service of the API: to where this node's API listens for its pods
 //! api_guard    (before everything)  from a pod to a port of this machine on which the API listens: dropped, because the
 //!                                   service is the only way
+//! dns_guard, dns_arriving, dns_leaving   see [`crate::dns_route`]
 //! way_out      (source)             a pod that talks to itself over a redirection, the machine's own loopback address
 //!                                   towards a pod, a pod towards anything that is no pod of this node: masqueraded
 //! ```
@@ -15,6 +16,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::allocations::{Allocations, Protocol};
+use crate::dns_route::{self, DnsRoute};
 use crate::identity::NodeIdentity;
 use crate::netlink::{Message, NetlinkError, NetlinkSocket};
 use crate::nftables::{
@@ -58,6 +60,7 @@ impl PacketFilter {
         range: AddressRange,
         pods: &Allocations,
         api: Option<&ApiRoute>,
+        dns: Option<&DnsRoute>,
     ) -> Result<Self, NetlinkError> {
         let socket = NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER)?;
         let mut filter = Self { socket, table, link_prefix, node_address: pods.node_address() };
@@ -70,6 +73,9 @@ impl PacketFilter {
             changes.push(add_address_pairs(&filter.table, ITSELF, &pairs));
         }
         commit(&mut filter.socket, changes)?;
+        if let Some(dns) = dns {
+            filter.set_dns(dns)?;
+        }
         if pods.has_host_ports() {
             filter.set_host_ports(pods)?;
         }
@@ -80,7 +86,7 @@ impl PacketFilter {
         let (table, links) = (self.table.as_str(), self.link_prefix.as_str());
         let loopback = AddressRange::around(Ipv4Addr::LOCALHOST, 8);
         let link_local = AddressRange::around(Ipv4Addr::new(169, 254, 0, 0), 16);
-        vec![
+        let mut changes = vec![
             // Removing what is not there fails, and the whole batch with it: make, remove, make.
             make_table(table),
             remove_table(table),
@@ -101,7 +107,21 @@ impl PacketFilter {
             Rule::new(table, "way_out").addresses_in_set(ITSELF).masquerade(),
             Rule::new(table, "way_out").source_in(loopback).out_to_links(links).masquerade(),
             Rule::new(table, "way_out").source_in(range).destination_beyond(range).masquerade(),
-        ]
+        ];
+        changes.extend(dns_route::chains(table));
+        changes
+    }
+
+    /// Opens the way to the cluster's DNS, instead of the one that was there.
+    pub(crate) fn set_dns(&mut self, dns: &DnsRoute) -> Result<(), NetlinkError> {
+        let rules = dns_route::rules(&self.table, &self.link_prefix, dns);
+        commit(&mut self.socket, rules)?;
+        let guard = dns_route::guard_rules(&self.table, &self.link_prefix, dns);
+        if let Err(error) = commit(&mut self.socket, guard) {
+            // The DNS has limits of its own; these only spare it the packets.
+            tracing::debug!(%error, "the kernel cannot limit what a pod asks the DNS");
+        }
+        Ok(())
     }
 
     /// Opens the way to the API, instead of the one that was there.

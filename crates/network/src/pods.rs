@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::allocations::{AllocateError, Allocation, Allocations, AllocationsError, HostPort, Loaded};
 use crate::claims::{Claim, ClaimRangeError, Claims};
+use crate::dns_route::DnsRoute;
 use crate::identity::NodeIdentity;
 use crate::links::{self, LOOPBACK, Link, NamespaceError, PodLink, Routing};
 use crate::netlink::NetlinkError;
@@ -220,6 +221,10 @@ enum Command {
         api: ApiRoute,
         reply: oneshot::Sender<Result<(), RouteApiError>>,
     },
+    RouteDns {
+        dns: DnsRoute,
+        reply: oneshot::Sender<Result<(), RouteDnsError>>,
+    },
     Find {
         id: String,
         reply: oneshot::Sender<Option<PodNetwork>>,
@@ -238,6 +243,7 @@ impl Command {
             Self::Setup { .. }
             | Self::Retain { .. }
             | Self::RouteApi { .. }
+            | Self::RouteDns { .. }
             | Self::Find { .. }
             | Self::Cleanup { .. } => order::Urgency::InTurn,
         }
@@ -252,6 +258,20 @@ pub enum RouteApiError {
     Unsupported,
     /// The kernel refused.
     #[error("cannot open the way from pods to the API")]
+    Kernel(#[source] NetlinkError),
+    /// The network is closed.
+    #[error("the network of the node is closed")]
+    Closed,
+}
+
+/// Why pods cannot reach the cluster's DNS.
+#[derive(Debug, thiserror::Error)]
+pub enum RouteDnsError {
+    /// Redirections need nf_tables.
+    #[error("this machine has no packet filter to redirect with")]
+    Unsupported,
+    /// The kernel refused.
+    #[error("cannot open the way from pods to the DNS")]
     Kernel(#[source] NetlinkError),
     /// The network is closed.
     #[error("the network of the node is closed")]
@@ -385,6 +405,14 @@ impl Network {
         self.ask(|reply| Command::RouteApi { api, reply }).await.unwrap_or(Err(RouteApiError::Closed))
     }
 
+    /// Opens the way to the cluster's DNS, instead of the one that was there.
+    ///
+    /// # Errors
+    /// Where the machine has no packet filter, or it refuses the rules.
+    pub async fn route_dns(&self, dns: DnsRoute) -> Result<(), RouteDnsError> {
+        self.ask(|reply| Command::RouteDns { dns, reply }).await.unwrap_or(Err(RouteDnsError::Closed))
+    }
+
     /// Removes everything of this node from the machine: links, routes, the table, the claim, and forwarding if the first
     /// node switched it on and this is the last. For a throwaway node.
     pub async fn cleanup(self) -> Result<(), TeardownPodError> {
@@ -408,6 +436,8 @@ struct PodConnections {
     warnings: Vec<NetworkWarning>,
     /// How pods reach the API, once that is known.
     api: Option<ApiRoute>,
+    /// How the cluster's DNS is reached, once there is one.
+    dns: Option<DnsRoute>,
     /// Held as long as the thread lives: two writers of one list would give an address twice.
     _lock: fs::File,
 }
@@ -496,7 +526,7 @@ impl PodConnections {
                 warnings.push(NetworkWarning::NoLinks { reason: chain(&error) });
                 routing = None;
             } else {
-                match PacketFilter::install(identity.table(), prefix, range, &allocations, None) {
+                match PacketFilter::install(identity.table(), prefix, range, &allocations, None, None) {
                     Ok(installed) => filter = Some(installed),
                     Err(error) => warnings.push(NetworkWarning::NoPacketFilter { reason: chain(&error) }),
                 }
@@ -504,7 +534,18 @@ impl PodConnections {
             }
         }
         let kernel = routing.map_or(Kernel::Unusable, |routing| Kernel::Usable { routing, filter });
-        Ok(Self { identity, file, allocations, claims, kernel, mtu, warnings, api: None, _lock: lock })
+        Ok(Self {
+            identity,
+            file,
+            allocations,
+            claims,
+            kernel,
+            mtu,
+            warnings,
+            api: None,
+            dns: None,
+            _lock: lock,
+        })
     }
 
     fn serve(mut self, queue: &mpsc::Receiver<Command>) {
@@ -523,6 +564,9 @@ impl PodConnections {
                 }
                 Command::RouteApi { api, reply } => {
                     let _ = reply.send(self.route_api(api));
+                }
+                Command::RouteDns { dns, reply } => {
+                    let _ = reply.send(self.route_dns(dns));
                 }
                 Command::Find { id, reply } => {
                     let _ = reply.send(self.find(&id));
@@ -655,6 +699,7 @@ impl PodConnections {
                     range,
                     &self.allocations,
                     self.api.as_ref(),
+                    self.dns.as_ref(),
                 )?;
             }
             Err(error) => return Err(error.into()),
@@ -697,6 +742,15 @@ impl PodConnections {
         };
         filter.set_api(&api).map_err(RouteApiError::Kernel)?;
         self.api = Some(api);
+        Ok(())
+    }
+
+    fn route_dns(&mut self, dns: DnsRoute) -> Result<(), RouteDnsError> {
+        let Kernel::Usable { filter: Some(filter), .. } = &mut self.kernel else {
+            return Err(RouteDnsError::Unsupported);
+        };
+        filter.set_dns(&dns).map_err(RouteDnsError::Kernel)?;
+        self.dns = Some(dns);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The reason of the event about a pod that wanted the cluster's DNS where there is none.
@@ -93,7 +94,52 @@ pub struct ReadResolverError {
 /// The machine's real resolver configuration: `/etc/resolv.conf`, or systemd's list of real servers when that file names only
 /// a stub on loopback. A machine without the file has none, which is no error.
 pub fn machine_resolv_conf() -> Result<ResolvConf, ReadResolverError> {
-    read_resolv_conf(Path::new("/etc/resolv.conf"), Path::new("/run/systemd/resolve/resolv.conf"))
+    ResolverFiles::default().read()
+}
+
+/// The files that [`machine_resolv_conf`] reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolverFiles {
+    /// The machine's.
+    pub machine: PathBuf,
+    /// What is read instead when that names only a stub on loopback.
+    pub behind_stub: PathBuf,
+}
+
+impl Default for ResolverFiles {
+    fn default() -> Self {
+        Self {
+            machine: PathBuf::from("/etc/resolv.conf"),
+            behind_stub: PathBuf::from("/run/systemd/resolve/resolv.conf"),
+        }
+    }
+}
+
+/// Which version of the files was seen; another one means that they may have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolverStamp([Option<FileStamp>; 2]);
+
+/// Device, inode, time of the last change (seconds, nanoseconds) and size.
+type FileStamp = (u64, u64, i64, i64, u64);
+
+impl ResolverFiles {
+    /// Reads them as [`machine_resolv_conf`] does.
+    ///
+    /// # Errors
+    /// When a file is there and cannot be read.
+    pub fn read(&self) -> Result<ResolvConf, ReadResolverError> {
+        read_resolv_conf(&self.machine, &self.behind_stub)
+    }
+
+    /// Which version of them is there. Two calls of the system.
+    #[must_use]
+    pub fn stamp(&self) -> ResolverStamp {
+        let stamp = |path: &Path| {
+            let found = std::fs::metadata(path).ok()?;
+            Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
+        };
+        ResolverStamp([stamp(&self.machine), stamp(&self.behind_stub)])
+    }
 }
 
 fn read_resolv_conf(first: &Path, behind_stub: &Path) -> Result<ResolvConf, ReadResolverError> {

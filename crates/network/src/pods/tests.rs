@@ -3,7 +3,7 @@
 //! Everything a test makes lives in namespaces that end with its descriptors. Traffic never leaves them.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
@@ -431,6 +431,84 @@ fn a_range_that_the_machine_routes_elsewhere_is_left_alone() {
     let office = wish.nth(77).expect("inside");
     machine.routing().apply(&[links::add_pod_route(up0, office, MACHINE)]).expect("a route of the office");
     assert_ne!(machine.open("node").range(), wish);
+}
+
+/// Sends from `client` to `target` and answers as the DNS would, from `server`; what `client` received and from whom.
+fn ask(server: &std::net::UdpSocket, client: &std::net::UdpSocket, target: SocketAddr) -> Option<SocketAddr> {
+    client.send_to(b"question", target).expect("sent");
+    let mut buffer = [0; 64];
+    let (_, asker) = server.recv_from(&mut buffer).ok()?;
+    server.send_to(b"answer", asker).expect("sent");
+    client.recv_from(&mut buffer).ok().map(|(_, from)| from)
+}
+
+fn udp(namespace: &OwnedFd, address: SocketAddr) -> std::net::UdpSocket {
+    inside(namespace, || {
+        let socket = std::net::UdpSocket::bind(address).expect("bound");
+        socket.set_read_timeout(Some(Duration::from_millis(900))).expect("set");
+        socket
+    })
+}
+
+#[test]
+fn pods_and_the_machine_find_the_dns_at_its_service() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let service = Ipv4Addr::new(10, 43, 0, 10);
+    let IpAddr::V4(node) = network.node_address() else { panic!("IPv4") };
+    let loopback = Ipv4Addr::new(127, 9, 8, 7);
+    let route =
+        DnsRoute { service, pods: SocketAddrV4::new(node, 5353), machine: SocketAddrV4::new(loopback, 5454) };
+    now(network.route_dns(route)).expect("routed");
+    let pod = add_pod(&network, "one", &[]);
+
+    let at_service = SocketAddr::from((service, 53));
+    let for_pods = udp(&machine.namespace, (node, 5353).into());
+    let for_machine = udp(&machine.namespace, (loopback, 5454).into());
+    let client = udp(&pod.namespace, any(0));
+    assert_eq!(ask(&for_pods, &client, at_service), Some(at_service), "answered under the service's address");
+    let client = udp(&machine.namespace, any(0));
+    assert_eq!(ask(&for_machine, &client, at_service), Some(at_service), "a process of the machine");
+    let over_tcp = talk(&machine.namespace, (node, 5353).into(), &pod.namespace, at_service);
+    assert_eq!(over_tcp, Some(pod.address.into()));
+    assert_eq!(
+        talk(&machine.namespace, any(443), &pod.namespace, (service, 443).into()),
+        None,
+        "port 53 only"
+    );
+}
+
+#[test]
+fn a_pod_that_floods_the_dns_is_stopped_by_the_kernel_and_another_is_not() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let service = SocketAddr::from((Ipv4Addr::new(10, 43, 0, 10), 53));
+    let IpAddr::V4(node) = network.node_address() else { panic!("IPv4") };
+    now(network.route_dns(DnsRoute {
+        service: Ipv4Addr::new(10, 43, 0, 10),
+        pods: SocketAddrV4::new(node, 5353),
+        machine: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5353),
+    }))
+    .expect("routed");
+    let (flooder, other) = (add_pod(&network, "flooder", &[]), add_pod(&network, "other", &[]));
+    let server = udp(&machine.namespace, (node, 5353).into());
+    server.set_nonblocking(true).expect("set");
+    let client = udp(&flooder.namespace, any(0));
+    let mut buffer = [0; 64];
+    let mut arrived = 0;
+    let began = std::time::Instant::now();
+    for _ in 0..60_000 {
+        client.send_to(b"question", service).expect("sent");
+        while server.recv_from(&mut buffer).is_ok() {
+            arrived += 1;
+        }
+    }
+    // What it may ask in that time, and what it may ask at once.
+    let allowed = 10_000.0 * (began.elapsed().as_secs_f64() + 1.1);
+    assert!(arrived > 0 && f64::from(arrived) <= allowed, "{arrived} of at most {allowed}");
+    server.set_nonblocking(false).expect("set");
+    let client = udp(&other.namespace, any(0));
+    assert!(ask(&server, &client, service).is_some(), "the other pod is answered");
 }
 
 #[test]
