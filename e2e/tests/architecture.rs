@@ -5,7 +5,7 @@ use std::process::Command;
 
 const PURE: [&str; 8] =
     ["manifest", "names", "quantity", "expansion", "envfile", "environment", "template", "lifecycle"];
-const MODEL: [&str; 3] = ["api", "schema", "admission"];
+const MODEL: [&str; 4] = ["api", "schema", "cron", "admission"];
 const ENGINES: [&str; 15] = [
     "store",
     "apiserver",

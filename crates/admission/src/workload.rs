@@ -14,7 +14,6 @@ pub(crate) mod pod_template;
 pub(crate) mod replica_set;
 pub(crate) mod replication_controller;
 mod rollout;
-mod schedule;
 pub(crate) mod stateful_set;
 mod time_zone;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::job::{default_job_fields, job_spec};
-use super::{Place, Review, schedule, start, time_zone};
+use super::{Place, Review, start, time_zone};
 use crate::errors::{BadValue, FieldErrors};
 use crate::kind_rules::KindRules;
 use crate::path::Path;
@@ -77,7 +77,7 @@ fn times(errors: &mut FieldErrors, path: &Path, spec: &Value, old: Option<&Value
     if written.is_empty() {
         return errors.required(path, "");
     }
-    if let Err(problem) = schedule::check(written) {
+    if let Err(problem) = cron::Schedule::parse(written) {
         errors.invalid(path, written, problem);
     }
     let had_zone = old.is_some_and(|old| text(&old["schedule"]).contains("TZ"));

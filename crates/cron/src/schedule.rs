@@ -1,8 +1,11 @@
-//! Schedules of CronJobs: the five fields of cron, and the words that stand for them.
-//!
-//! Grammar and sentences are those of the parser that Kubernetes uses (`robfig/cron`, version 3, standard form).
+//! What a schedule says.
 
-use super::time_zone;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use schema::go_quote;
+
+use crate::zone;
 
 /// A field: its bounds and the names that its numbers have.
 struct Field {
@@ -24,59 +27,131 @@ const FIELDS: [Field; 5] = [
     Field { low: 0, high: 6, names: &DAYS },
 ];
 
-const WORDS: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+/// What the words stand for.
+const WORDS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
 
-/// Checks a schedule; the error says what is wrong.
-pub(super) fn check(schedule: &str) -> Result<(), String> {
-    if schedule.is_empty() {
-        return Err("empty spec string".to_owned());
+/// A schedule that has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    pub(crate) times: Times,
+    /// The time zone that stands in the schedule itself (`TZ=NAME ...`).
+    pub(crate) zone: Option<TimeZone>,
+}
+
+/// When a schedule is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// At the minutes that the fields choose.
+    Fields(Box<Fields>),
+    /// At even intervals, counted from the last time; whole seconds.
+    Every(Duration),
+}
+
+/// The five fields.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Fields {
+    pub(crate) minutes: Choice,
+    pub(crate) hours: Choice,
+    pub(crate) days: Choice,
+    pub(crate) months: Choice,
+    pub(crate) weekdays: Choice,
+}
+
+/// The numbers that a field chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Choice {
+    /// A bit for each number.
+    bits: u64,
+    /// Whether the field leaves it open (`*` or `?`, without a step).
+    pub(crate) is_open: bool,
+}
+
+impl Choice {
+    /// Whether a number is chosen.
+    pub(crate) fn has(self, number: i8) -> bool {
+        u32::try_from(number).is_ok_and(|number| self.bits.checked_shr(number).unwrap_or(0) & 1 == 1)
     }
-    let mut rest = schedule;
-    if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
-        let (zone, after) = schedule.split_once(' ').unwrap_or((schedule, ""));
-        let zone = zone.split_once('=').map_or("", |(_, zone)| zone);
-        if !time_zone::is_known(zone) {
-            return Err(format!("provided bad location {zone}: unknown time zone {zone}"));
+}
+
+impl Schedule {
+    /// Reads a schedule.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in the words of Kubernetes.
+    pub fn parse(schedule: &str) -> Result<Schedule, String> {
+        if schedule.is_empty() {
+            return Err("empty spec string".to_owned());
         }
-        rest = after.trim();
+        let (mut rest, mut own) = (schedule, None);
+        if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
+            let (name, after) = schedule.split_once(' ').unwrap_or((schedule, ""));
+            let name = name.split_once('=').map_or("", |(_, name)| name);
+            let Some(known) = zone::zone(name) else {
+                return Err(format!("provided bad location {name}: unknown time zone {name}"));
+            };
+            (rest, own) = (after.trim(), Some(known));
+        }
+        let times = if rest.starts_with('@') { word(rest)? } else { Times::Fields(Box::new(fields(rest)?)) };
+        Ok(Schedule { times, zone: own })
     }
-    if rest.starts_with('@') {
-        return word(rest);
-    }
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    if fields.len() != FIELDS.len() {
+}
+
+fn fields(text: &str) -> Result<Fields, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.len() != FIELDS.len() {
         return Err(format!(
             "expected exactly {} fields, found {}: [{}]",
             FIELDS.len(),
-            fields.len(),
-            fields.join(" ")
+            words.len(),
+            words.join(" ")
         ));
     }
-    for (text, field) in fields.iter().zip(&FIELDS) {
+    let mut choices = [Choice::default(); 5];
+    for ((text, field), choice) in words.iter().zip(&FIELDS).zip(&mut choices) {
         for range in text.split(',').filter(|range| !range.is_empty()) {
-            check_range(range, field)?;
+            let one = read_range(range, field)?;
+            choice.bits |= one.bits;
+            choice.is_open |= one.is_open;
         }
     }
-    Ok(())
+    let [minutes, hours, days, months, weekdays] = choices;
+    Ok(Fields { minutes, hours, days, months, weekdays })
 }
 
-fn word(text: &str) -> Result<(), String> {
-    if WORDS.contains(&text) {
-        return Ok(());
+fn word(text: &str) -> Result<Times, String> {
+    if let Some((_, stands_for)) = WORDS.iter().find(|(word, _)| *word == text) {
+        return fields(stands_for).map(|fields| Times::Fields(Box::new(fields)));
     }
     let Some(duration) = text.strip_prefix("@every ") else {
         return Err(format!("unrecognized descriptor: {text}"));
     };
-    check_duration(duration).map_err(|problem| format!("failed to parse duration {text}: {problem}"))
+    let nanoseconds =
+        duration_of(duration).map_err(|problem| format!("failed to parse duration {text}: {problem}"))?;
+    // Less than a second, or less than nothing, is a second.
+    let seconds = u64::try_from(nanoseconds / 1_000_000_000).unwrap_or(0).max(1);
+    Ok(Times::Every(Duration::from_secs(seconds)))
 }
 
 /// `number | number-number [/number]`, `*` or `?` for all.
-fn check_range(range: &str, field: &Field) -> Result<(), String> {
+fn read_range(range: &str, field: &Field) -> Result<Choice, String> {
     let parts: Vec<&str> = range.split('/').collect();
     let ends: Vec<&str> = parts[0].split('-').collect();
     let is_single = ends.len() == 1;
+    let mut is_open = false;
     let (start, mut end) = match ends.as_slice() {
-        ["*" | "?", ..] => (field.low, field.high),
+        ["*" | "?", ..] => {
+            is_open = true;
+            (field.low, field.high)
+        }
         [one] => {
             let start = number_or_name(one, field)?;
             (start, start)
@@ -91,7 +166,9 @@ fn check_range(range: &str, field: &Field) -> Result<(), String> {
                 // `N/step` runs to the end.
                 end = field.high;
             }
-            number(step)?
+            let step = number(step)?;
+            is_open &= step <= 1;
+            step
         }
         _ => return Err(format!("too many slashes: {range}")),
     };
@@ -108,7 +185,9 @@ fn check_range(range: &str, field: &Field) -> Result<(), String> {
     if step == 0 {
         return Err(format!("step of range should be a positive number: {range}"));
     }
-    Ok(())
+    let numbers = (start..=end).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+    let bits = numbers.fold(0, |bits, number| bits | 1_u64.checked_shl(number).unwrap_or(0));
+    Ok(Choice { bits, is_open })
 }
 
 fn number_or_name(text: &str, field: &Field) -> Result<u32, String> {
@@ -125,7 +204,7 @@ fn number(text: &str) -> Result<u32, String> {
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
     };
     let fault = |why: &str| {
-        let quoted = schema::go_quote(text);
+        let quoted = go_quote(text);
         Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {quoted}: {why}"))
     };
     if !is_number {
@@ -139,16 +218,18 @@ fn number(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A duration as Go reads it: `1h30m`, `1.5s`.
-fn check_duration(text: &str) -> Result<(), String> {
-    let invalid = || format!("time: invalid duration {}", schema::go_quote(text));
+/// A duration as Go reads it, in nanoseconds: `1h30m`, `1.5s`.
+fn duration_of(text: &str) -> Result<i64, String> {
+    let invalid = || format!("time: invalid duration {}", go_quote(text));
+    let is_negative = text.starts_with('-');
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
-        return Ok(());
+        return Ok(0);
     }
     if rest.is_empty() {
         return Err(invalid());
     }
+    let mut total = 0_i64;
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
         let (number, after) = rest.split_at(digits);
@@ -157,22 +238,42 @@ fn check_duration(text: &str) -> Result<(), String> {
         }
         let length = after.find(|next: char| next == '.' || next.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(length);
-        match unit {
-            "" => return Err(format!("time: missing unit in duration {}", schema::go_quote(text))),
-            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => {}
+        let unit: i64 = match unit {
+            "" => return Err(format!("time: missing unit in duration {}", go_quote(text))),
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
             other => {
-                let (unit, whole) = (schema::go_quote(other), schema::go_quote(text));
+                let (unit, whole) = (go_quote(other), go_quote(text));
                 return Err(format!("time: unknown unit {unit} in duration {whole}"));
             }
-        }
+        };
+        total = amount(number, unit).and_then(|part| total.checked_add(part)).ok_or_else(invalid)?;
         rest = after;
     }
-    Ok(())
+    Ok(if is_negative { -total } else { total })
+}
+
+/// So many units, with as much of a fraction as there are nanoseconds; none if that is too long.
+fn amount(number: &str, unit: i64) -> Option<i64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let mut total = if whole.is_empty() { 0 } else { whole.parse::<i64>().ok()?.checked_mul(unit)? };
+    let mut rest = unit;
+    for digit in fraction.bytes() {
+        rest /= 10;
+        total = total.checked_add(i64::from(digit - b'0') * rest)?;
+    }
+    Some(total)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use std::time::Duration;
+
+    use super::{Schedule, Times, duration_of};
 
     #[test]
     fn schedules_are_read_as_kubernetes_reads_them() {
@@ -190,7 +291,7 @@ mod tests {
             "  1  2\t3 4 5 ",
             ",1, * * * *",
         ] {
-            assert_eq!(check(schedule), Ok(()), "{schedule}");
+            assert!(Schedule::parse(schedule).is_ok(), "{schedule}");
         }
     }
 
@@ -223,7 +324,24 @@ mod tests {
             ("TZ=UTC", "expected exactly 5 fields, found 0: []"),
         ];
         for (schedule, expected) in table {
-            assert_eq!(check(schedule), Err(expected.to_owned()), "{schedule}");
+            assert_eq!(Schedule::parse(schedule), Err(expected.to_owned()), "{schedule}");
         }
+    }
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, expected) in [
+            ("1h30m", 5_400_000_000_000),
+            ("1.5s", 1_500_000_000),
+            (".25m", 15_000_000_000),
+            ("-2ms", -2_000_000),
+            ("0", 0),
+        ] {
+            assert_eq!(duration_of(text), Ok(expected), "{text}");
+        }
+        assert!(duration_of("99999999999999999999h").is_err());
+        let every = |text| Schedule::parse(text).map(|schedule| schedule.times);
+        assert_eq!(every("@every 1.5s"), Ok(Times::Every(Duration::from_secs(1))));
+        assert_eq!(every("@every -5m"), Ok(Times::Every(Duration::from_secs(1))));
     }
 }
