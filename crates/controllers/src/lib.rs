@@ -20,8 +20,12 @@ mod informers;
 pub mod leadership;
 mod ownership;
 mod pod_control;
+mod pod_state;
 mod queue;
+mod revision_control;
+mod revisions;
 mod selector;
+mod stateful_set;
 
 use std::sync::Arc;
 
@@ -98,4 +102,6 @@ pub fn spawn(config: &ControllersConfig, shutdown: &CancellationToken) -> Contro
 }
 
 /// Every controller, one line each.
-fn start_all(_start: &Start<'_>) {}
+fn start_all(start: &Start<'_>) {
+    stateful_set::start(start);
+}

@@ -2,3 +2,4 @@
 
 mod cluster;
 mod informers;
+mod stateful_sets;
