@@ -7,17 +7,22 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use informer::{Informer, ObjectKey};
+use informer::{Change, Informer, ObjectKey};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ObjectReference, Pod, Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::core::v1::{Container, Node, ObjectReference, Pod, Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::Informers;
+use crate::queue::Queue;
 use crate::selector::{Labels, pairs_choose};
 
 /// Says on slices and Endpoints that their service has no cluster address.
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Says on slices and Endpoints since when what they show should have been so.
 pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// Says on a node in which zone it is.
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,9 +150,12 @@ fn named_port(pod: &Pod, name: &str, protocol: &str) -> Option<i32> {
     let spec = pod.spec.as_ref()?;
     let is_sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
     let sidecars = spec.init_containers.iter().flatten().filter(is_sidecar);
-    let mut ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
+    let mut ports =
+        spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
     ports
-        .find(|port| port.name.as_deref() == Some(name) && port.protocol.as_deref().unwrap_or("TCP") == protocol)
+        .find(|port| {
+            port.name.as_deref() == Some(name) && port.protocol.as_deref().unwrap_or("TCP") == protocol
+        })
         .map(|port| port.container_port)
 }
 
@@ -180,12 +188,80 @@ pub(crate) fn changes_endpoints(before: &Pod, now: &Pod) -> bool {
 }
 
 /// The services with endpoints that choose a pod of this namespace with these labels.
-pub(crate) fn services_of(services: &Informer<Service>, namespace: &str, labels: Option<&Labels>) -> Vec<ObjectKey> {
+pub(crate) fn services_of(
+    services: &Informer<Service>,
+    namespace: &str,
+    labels: Option<&Labels>,
+) -> Vec<ObjectKey> {
     let Some(labels) = labels.filter(|labels| !labels.is_empty()) else { return Vec::new() };
     let chooses = |service: &Arc<Service>| {
-        is_kept(service) && pairs_choose(service.spec.as_ref().and_then(|spec| spec.selector.as_ref()), Some(labels))
+        is_kept(service)
+            && pairs_choose(service.spec.as_ref().and_then(|spec| spec.selector.as_ref()), Some(labels))
     };
-    services.in_namespace(namespace).iter().filter(|service| chooses(service)).map(|service| ObjectKey::of(&**service)).collect()
+    services
+        .in_namespace(namespace)
+        .iter()
+        .filter(|service| chooses(service))
+        .map(|service| ObjectKey::of(&**service))
+        .collect()
+}
+
+/// Asks `queues` for a look at each service whose endpoints may have changed: the service itself, or a pod behind it.
+pub(crate) fn follow(informers: &Informers, queues: Vec<Arc<Queue>>) {
+    let ask = Arc::new(move |keys: Vec<ObjectKey>| {
+        for key in keys {
+            for queue in &queues {
+                queue.add(key.clone());
+            }
+        }
+    });
+    let asked = Arc::clone(&ask);
+    informers.services.on_change(move |change| asked(vec![ObjectKey::of(&**change.object())]));
+    let services = informers.services.clone();
+    let asked = Arc::clone(&ask);
+    informers.pods.on_change(move |change| {
+        let behind = |pod: &Pod| {
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+            services_of(&services, namespace, pod.metadata.labels.as_ref())
+        };
+        match change {
+            Change::Changed { before, now } if changes_endpoints(before, now) => {
+                asked(behind(now));
+                if before.metadata.labels != now.metadata.labels {
+                    asked(behind(before));
+                }
+            }
+            Change::Changed { .. } => {}
+            Change::Added(pod) | Change::Removed(pod) => {
+                // One that is not placed yet has no address.
+                if !pod_addresses(pod).is_empty() {
+                    asked(behind(pod));
+                }
+            }
+        }
+    });
+    let (services, pods) = (informers.services.clone(), informers.pods.clone());
+    informers.nodes.on_change(move |change| {
+        let zone = |node: &Node| node.metadata.labels.as_ref().and_then(|labels| labels.get(ZONE)).cloned();
+        if let Change::Changed { before, now } = change
+            && zone(before) == zone(now)
+        {
+            return;
+        }
+        let name = change.object().metadata.name.as_deref();
+        for pod in pods.all().iter().filter(|pod| name.is_some() && node_name(pod) == name) {
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+            ask(services_of(&services, namespace, pod.metadata.labels.as_ref()));
+        }
+    });
+}
+
+/// The pods that a service chooses.
+pub(crate) fn pods_of(pods: &Informer<Pod>, service: &Service) -> Vec<Arc<Pod>> {
+    let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    let mut all = pods.in_namespace(service.metadata.namespace.as_deref().unwrap_or_default());
+    all.retain(|pod| pairs_choose(selector, pod.metadata.labels.as_ref()));
+    all
 }
 
 /// What the last look at each service saw: from it follows since when endpoints should have been as they are now.

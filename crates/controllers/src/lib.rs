@@ -14,13 +14,18 @@
 // Until every controller is in, some of what they share has no user.
 #![allow(dead_code)]
 
+mod backends;
 mod clients;
 mod controller;
+mod endpoint_slice_mirroring;
+mod endpoint_slices;
+mod endpoints;
 mod informers;
 pub mod leadership;
 mod ownership;
 mod pod_control;
 mod pod_state;
+mod pod_garbage;
 mod queue;
 mod revision_control;
 mod revisions;
@@ -104,4 +109,15 @@ pub fn spawn(config: &ControllersConfig, shutdown: &CancellationToken) -> Contro
 /// Every controller, one line each.
 fn start_all(start: &Start<'_>) {
     stateful_set::start(start);
+    service_endpoints(start);
+    endpoint_slice_mirroring::start(start);
+    pod_garbage::start(start);
+}
+
+/// The two controllers that show what stands behind services; both look at the same things.
+fn service_endpoints(start: &Start<'_>) {
+    let (slices, endpoints) = (Arc::default(), Arc::default());
+    backends::follow(start.informers(), vec![Arc::clone(&slices), Arc::clone(&endpoints)]);
+    endpoint_slices::start(start, slices);
+    endpoints::start(start, endpoints);
 }

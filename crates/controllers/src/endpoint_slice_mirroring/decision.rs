@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints, Service};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort as SlicePort, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{
+    Endpoint, EndpointConditions, EndpointPort as SlicePort, EndpointSlice,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::backends::{Family, TRIGGER_TIME};
@@ -37,14 +39,20 @@ pub(crate) struct Decision {
 
 /// Whether these Endpoints want to be mirrored, as far as they say themselves.
 pub(crate) fn wants_mirror(endpoints: &Endpoints) -> bool {
-    let is_set = |set: &Option<BTreeMap<String, String>>, key: &str| set.as_ref().and_then(|set| set.get(key)).cloned();
+    let is_set = |set: &Option<BTreeMap<String, String>>, key: &str| {
+        set.as_ref().and_then(|set| set.get(key)).cloned()
+    };
     is_set(&endpoints.metadata.labels, SKIP).as_deref() != Some("true")
         && is_set(&endpoints.metadata.annotations, LEADER).is_none()
         && endpoints.metadata.deletion_timestamp.is_none()
 }
 
 /// Decides about the mirrored slices of a name; `slices` are those that there are.
-pub(crate) fn decide(endpoints: Option<&Endpoints>, service: Option<&Service>, slices: &[Arc<EndpointSlice>]) -> Decision {
+pub(crate) fn decide(
+    endpoints: Option<&Endpoints>,
+    service: Option<&Service>,
+    slices: &[Arc<EndpointSlice>],
+) -> Decision {
     let mut decision = Decision::default();
     let has_selector = |service: &Service| {
         let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());

@@ -90,7 +90,12 @@ fn is_owned_by(slice: &EndpointSlice, uid: Option<&str>) -> bool {
 }
 
 /// Plans the slices of one family; answers the pods whose node is not there.
-fn plan_family(view: &View<'_>, family: Family, slices: &[Arc<EndpointSlice>], plan: &mut Plan) -> Vec<String> {
+fn plan_family(
+    view: &View<'_>,
+    family: Family,
+    slices: &[Arc<EndpointSlice>],
+    plan: &mut Plan,
+) -> Vec<String> {
     let mut own = Plan::default();
     let mut without_node = Vec::new();
     let mut wanted: BTreeMap<PortsKey, (Vec<EndpointPort>, Wanted)> = BTreeMap::new();

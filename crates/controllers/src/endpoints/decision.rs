@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service, ServicePort};
+use k8s_openapi::api::core::v1::{
+    EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service, ServicePort,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::backends::{self, Family, HEADLESS};
@@ -92,10 +94,12 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> {
     let publishes = backends::publishes_not_ready(service);
     let family = backends::families(service).first().copied().unwrap_or(Family::V4);
     let mut behind: Vec<(Option<EndpointPort>, Vec<Address>)> = Vec::new();
-    let mut put = |port: Option<EndpointPort>, address: &Address| match behind.iter_mut().find(|(own, _)| *own == port) {
-        Some((_, addresses)) => addresses.push(address.clone()),
-        None => behind.push((port, vec![address.clone()])),
-    };
+    let mut put =
+        |port: Option<EndpointPort>, address: &Address| match behind.iter_mut().find(|(own, _)| *own == port)
+        {
+            Some((_, addresses)) => addresses.push(address.clone()),
+            None => behind.push((port, vec![address.clone()])),
+        };
     let ports = backends::ports(service);
     let is_headless = service.spec.as_ref().is_some_and(backends::is_headless);
     for pod in pods.iter().filter(|pod| backends::may_serve(pod, publishes)) {
@@ -112,12 +116,17 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> {
     }
     // Ports that stand in the order of the service, wherever their pods come first.
     let place = |port: &Option<EndpointPort>| {
-        ports.iter().position(|own| port.as_ref().is_some_and(|port| own.name == port.name && own.protocol == port.protocol))
+        ports.iter().position(|own| {
+            port.as_ref().is_some_and(|port| own.name == port.name && own.protocol == port.protocol)
+        })
     };
-    behind.sort_by_key(|(port, addresses)| (place(port), addresses.iter().map(|(one, _)| one.ip.clone()).min()));
+    behind.sort_by_key(|(port, addresses)| {
+        (place(port), addresses.iter().map(|(one, _)| one.ip.clone()).min())
+    });
     let mut subsets: Vec<(BTreeSet<(String, String)>, EndpointSubset)> = Vec::new();
     for (port, mut addresses) in behind {
-        addresses.sort_by(|(one, _), (other, _)| one.ip.cmp(&other.ip).then_with(|| uid(one).cmp(&uid(other))));
+        addresses
+            .sort_by(|(one, _), (other, _)| one.ip.cmp(&other.ip).then_with(|| uid(one).cmp(&uid(other))));
         let key: BTreeSet<_> = addresses.iter().map(|(one, _)| (one.ip.clone(), uid(one))).collect();
         if let Some((_, subset)) = subsets.iter_mut().find(|(own, _)| *own == key) {
             subset.ports.get_or_insert_default().extend(port);

@@ -103,7 +103,8 @@ pub(crate) fn decide(
     let surplus = ended.len().saturating_sub(kept);
     if surplus > 0 {
         // Those that were evicted first, then the oldest.
-        let is_evicted = |pod: &Pod| pod.status.as_ref().and_then(|status| status.reason.as_deref()) == Some("Evicted");
+        let is_evicted =
+            |pod: &Pod| pod.status.as_ref().and_then(|status| status.reason.as_deref()) == Some("Evicted");
         ended.sort_by_key(|pod| {
             let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
             (!is_evicted(pod), created, pod.metadata.namespace.clone(), pod.metadata.name.clone())
@@ -120,7 +121,3 @@ fn is_out_of_service(node: &Node) -> bool {
     let is_ready = conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True");
     !is_ready && taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE)
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;
