@@ -318,6 +318,14 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Pods of a node outlive its daemon, so they are taken away first.
         if self.child.is_some() {
+            // Nobody is left who would make new ones.
+            let makers =
+                "cronjobs,jobs,deployments,replicasets,replicationcontrollers,statefulsets,daemonsets";
+            let orphan = ["delete", makers, "--all", "-A", "--cascade=orphan", "--timeout=60s"];
+            let said = self.kubectl(&orphan, "");
+            if said.status != 0 {
+                eprintln!("what makes pods could not be deleted: {}", said.all());
+            }
             let said = self.kubectl(
                 &["delete", "pods", "--all", "-A", "--grace-period=1", "--wait=true", "--timeout=60s"],
                 "",
