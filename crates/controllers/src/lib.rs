@@ -17,6 +17,7 @@
 mod backends;
 mod clients;
 mod controller;
+mod deployment;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
@@ -27,14 +28,19 @@ mod pod_control;
 mod pod_garbage;
 mod pod_state;
 mod queue;
+mod replica_set;
 mod revision_control;
 mod revisions;
 mod selector;
 mod stateful_set;
+mod template_hash;
+mod triggers;
 
 use std::sync::Arc;
 
 use events::EventRecorder;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::ReplicationController;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -108,6 +114,9 @@ pub fn spawn(config: &ControllersConfig, shutdown: &CancellationToken) -> Contro
 
 /// Every controller, one line each.
 fn start_all(start: &Start<'_>) {
+    replica_set::start::<ReplicaSet>(start);
+    replica_set::start::<ReplicationController>(start);
+    deployment::start(start);
     stateful_set::start(start);
     service_endpoints(start);
     endpoint_slice_mirroring::start(start);

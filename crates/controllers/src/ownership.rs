@@ -111,6 +111,7 @@ pub(crate) async fn claimed<O: Kind, K: Kind>(
                 if may_adopt == Some(true)
                     && let Some(adopted) = adopt(owner, &*object, api).await?
                 {
+                    fault::point("controller.adopted");
                     informer.learn(adopted.clone());
                     ours.push(Arc::new(adopted));
                 }
@@ -144,6 +145,7 @@ async fn release<O: Kind, K: Kind>(
     let reference = json!({"$patch": "delete", "uid": owner.meta().uid});
     let patch = json!({"metadata": {"uid": object.meta().uid, "ownerReferences": [reference]}});
     if let Some(released) = patched(object, &patch, api).await? {
+        fault::point("controller.released");
         informer.learn(released);
     }
     Ok(())

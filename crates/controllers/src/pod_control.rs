@@ -89,8 +89,10 @@ impl PodControl {
     /// What the API says, which the event has said already.
     pub(crate) async fn create(&self, owner: &ObjectReference, pod: &Pod) -> kube::Result<Arc<Pod>> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        fault::point("controller.pod_due");
         match self.api(namespace).create(&PostParams::default(), pod).await {
             Ok(created) => {
+                fault::point("controller.pod_created");
                 let name = created.metadata.name.clone().unwrap_or_default();
                 self.tell(owner, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
                 self.pods.learn(created.clone());
@@ -118,8 +120,10 @@ impl PodControl {
             preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
             ..DeleteParams::default()
         };
+        fault::point("controller.pod_deletion_due");
         match self.api(&key.namespace).delete(&key.name, &params).await {
             Ok(answer) => {
+                fault::point("controller.pod_deleted");
                 self.tell(owner, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", key.name));
                 match answer.left() {
                     Some(pod) if pod.metadata.deletion_timestamp.is_some() => self.pods.learn(pod),

@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Scalable, Strategy, unattended};
+use super::{Scalable, Strategy};
 use crate::object::at;
-use crate::request::Verb;
 use crate::selector::selector_text;
 use crate::table::{age_cell, container_cells, name_cell, number, number_cell, selector_cell};
 
@@ -14,10 +13,6 @@ pub(crate) struct Deployments;
 impl Strategy for Deployments {
     fn subresources(&self) -> &'static [&'static str] {
         &["scale", "status"]
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        unattended(verb)
     }
 
     fn scalable(&self) -> Option<Scalable> {

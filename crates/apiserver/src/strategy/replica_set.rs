@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Scalable, Strategy, unattended};
+use super::{Scalable, Strategy};
 use crate::object::at;
-use crate::request::Verb;
 use crate::selector::{SelectableField, selector_text};
 use crate::table::{age_cell, container_cells, name_cell, number_cell, selector_cell};
 
@@ -18,10 +17,6 @@ impl Strategy for ReplicaSets {
 
     fn fields(&self) -> &'static [SelectableField] {
         &[SelectableField { label: "status.replicas", paths: &[&["status", "replicas"]], absent: "0" }]
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        unattended(verb)
     }
 
     fn scalable(&self) -> Option<Scalable> {

@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{DefaultPropagation, Scalable, Strategy, unattended};
+use super::{DefaultPropagation, Scalable, Strategy};
 use crate::object::at;
-use crate::request::Verb;
 use crate::selector::{SelectableField, labels_text};
 use crate::table::{age_cell, container_cells, labels_cell, name_cell, number_cell};
 
@@ -18,10 +17,6 @@ impl Strategy for ReplicationControllers {
 
     fn fields(&self) -> &'static [SelectableField] {
         &[SelectableField { label: "status.replicas", paths: &[&["status", "replicas"]], absent: "0" }]
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        unattended(verb)
     }
 
     fn scalable(&self) -> Option<Scalable> {
