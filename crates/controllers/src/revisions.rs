@@ -134,7 +134,7 @@ pub(crate) fn surplus(
 }
 
 /// A short name for a value, the same whatever the order of its keys. `collisions` makes it another when the name is taken.
-fn hash(value: &Value, collisions: i32) -> String {
+pub(crate) fn hash(value: &Value, collisions: i32) -> String {
     let mut state = Fnv(0x811c_9dc5);
     state.value(value);
     if collisions > 0 {

