@@ -1,5 +1,8 @@
 //! Services: ports, types, addresses.
 
+mod families;
+mod type_change;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
@@ -9,7 +12,11 @@ use crate::path::Path;
 use crate::scalars::{
     in_range, ip_address, labels, one_of, optional_one_of, port, port_number, required_label, subdomain,
 };
-use crate::tree::{is_set, items, items_mut, remove, text};
+use crate::tree::{is_set, items, text};
+
+pub(crate) use families::default_families;
+pub(crate) use type_change::keep_allocations;
+use type_change::needs_health_check;
 
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameNode", "PreferSameZone"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
@@ -39,6 +46,7 @@ pub(crate) fn validate(errors: &mut FieldErrors, service: &Value) {
     let at = path.child("sessionAffinityConfig").child("clientIP").child("timeoutSeconds");
     in_range(errors, &at, timeout, 1, 86_400);
     addresses(errors, &path, spec, kind);
+    families::validate_families(errors, &path, spec, kind);
     one_of(errors, &path.child("type"), &spec["type"], &TYPES);
     if kind == "ClusterIP" {
         for (index, one) in ports.iter().enumerate() {
@@ -57,12 +65,19 @@ pub(crate) fn validate(errors: &mut FieldErrors, service: &Value) {
             &spec["externalTrafficPolicy"],
             &policies,
         );
-    } else if is_set(&spec["externalTrafficPolicy"]) {
+    } else if is_set(&spec["externalTrafficPolicy"])
+        && (kind != "ClusterIP" || items(&spec["externalIPs"]).is_empty())
+    {
         let detail = "may only be set for externally-accessible services";
         errors.invalid(&path.child("externalTrafficPolicy"), text(&spec["externalTrafficPolicy"]), detail);
     }
     optional_one_of(errors, &path.child("internalTrafficPolicy"), &spec["internalTrafficPolicy"], &policies);
-    for name in ["loadBalancerClass", "loadBalancerSourceRanges"] {
+    let health_check = spec["healthCheckNodePort"].as_i64().unwrap_or(0);
+    if health_check != 0 && !needs_health_check(spec) {
+        let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        errors.invalid(&path.child("healthCheckNodePort"), health_check, detail);
+    }
+    for name in ["allocateLoadBalancerNodePorts", "loadBalancerClass", "loadBalancerSourceRanges"] {
         let is_given = is_set(&spec[name]) && spec[name] != json!([]);
         if is_given && kind != "LoadBalancer" {
             errors.forbidden(&path.child(name), "may only be used when `type` is 'LoadBalancer'");
@@ -172,55 +187,6 @@ fn unique_ports(errors: &mut FieldErrors, path: &Path, ports: &[Value]) {
     }
 }
 
-/// Takes over allocated addresses and ports that the new object leaves out.
-pub(crate) fn keep_allocations(old: &Value, new: &mut Value) {
-    let (before, after) = (&old["spec"], &mut new["spec"]);
-    let (kind_before, kind_after) = (text(&before["type"]).to_owned(), text(&after["type"]).to_owned());
-    if kind_after == "ExternalName" {
-        if kind_before != "ExternalName" {
-            for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
-                if after[name] == before[name] {
-                    remove(after, name);
-                }
-            }
-        }
-        return;
-    }
-    if kind_before != "ExternalName"
-        && text(&after["clusterIP"]).is_empty()
-        && items(&after["clusterIPs"]).is_empty()
-    {
-        for name in ["clusterIP", "clusterIPs"] {
-            if is_set(&before[name]) {
-                after[name] = before[name].clone();
-            }
-        }
-    }
-    let uses_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
-    if uses_node_ports(&kind_before) && uses_node_ports(&kind_after) {
-        let known = items(&before["ports"]).to_vec();
-        for one in items_mut(after, "ports").filter(|one| one["nodePort"].as_i64().unwrap_or(0) == 0) {
-            let same = known.iter().find(|other| {
-                other["port"] == one["port"]
-                    && other["protocol"] == one["protocol"]
-                    && is_set(&other["nodePort"])
-            });
-            if let Some(same) = same {
-                one["nodePort"] = same["nodePort"].clone();
-            }
-        }
-    } else if uses_node_ports(&kind_before) && kind_after == "ClusterIP" {
-        // Going back to a cluster address gives the node ports back.
-        let known = items(&before["ports"]).to_vec();
-        for one in items_mut(after, "ports") {
-            if known.iter().any(|other| is_set(&other["nodePort"]) && other["nodePort"] == one["nodePort"]) {
-                remove(one, "nodePort");
-            }
-        }
-        remove(after, "externalTrafficPolicy");
-    }
-}
-
 /// The first cluster address stays as long as the service has one, and the class of a load balancer always.
 pub(crate) fn validate_update(errors: &mut FieldErrors, old: &Value, new: &Value) {
     let (before, after) = (&old["spec"], &new["spec"]);
@@ -229,6 +195,13 @@ pub(crate) fn validate_update(errors: &mut FieldErrors, old: &Value, new: &Value
     {
         let at = Path::root("spec").child("loadBalancerClass");
         errors.invalid(&at, after["loadBalancerClass"].clone(), "may not change once set");
+    }
+    if needs_health_check(before)
+        && needs_health_check(after)
+        && before["healthCheckNodePort"] != after["healthCheckNodePort"]
+    {
+        let at = Path::root("spec").child("healthCheckNodePort");
+        errors.invalid(&at, after["healthCheckNodePort"].clone(), "field is immutable");
     }
     if before["type"] == "ExternalName" || after["type"] == "ExternalName" {
         return;

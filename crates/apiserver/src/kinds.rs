@@ -11,10 +11,11 @@ use store::Collection;
 use crate::reviews::Review;
 use crate::strategy::{
     Strategy, config_map, controller_revision, cron_job, daemon_set, deployment, endpoint_slice, endpoints,
-    event, ingress, ingress_class, job, lease, limit_range, namespace, network_policy, node,
-    persistent_volume, persistent_volume_claim, pod, pod_disruption_budget, pod_template, priority_class,
-    replica_set, replication_controller, resource_quota, review::Reviews, role, role_binding, runtime_class,
-    scale, secret, service, service_account, stateful_set, storage_class, template,
+    event, horizontal_pod_autoscaler, ingress, ingress_class, job, lease, limit_range, namespace,
+    network_policy, node, persistent_volume, persistent_volume_claim, pod, pod_disruption_budget,
+    pod_template, priority_class, replica_set, replication_controller, resource_quota, review::Reviews, role,
+    role_binding, runtime_class, scale, secret, service, service_account, stateful_set, storage_class,
+    template,
 };
 
 /// One resource that is served.
@@ -104,7 +105,7 @@ impl Kind {
 
     /// Whether this is a second path to objects that are another kind's.
     pub(crate) fn is_alias(&self) -> bool {
-        self.resource.group != self.stored.group
+        self.resource.group_version != self.stored.group_version
     }
 
     /// Turns an object that came over this path into what the store holds.
@@ -241,6 +242,7 @@ const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("apps", "v1", "deployments", &deployment::Deployments),
     ("apps", "v1", "replicasets", &replica_set::ReplicaSets),
     ("apps", "v1", "statefulsets", &stateful_set::StatefulSets),
+    ("autoscaling", "v2", "horizontalpodautoscalers", &horizontal_pod_autoscaler::HorizontalPodAutoscalers),
     ("batch", "v1", "cronjobs", &cron_job::CronJobs),
     ("batch", "v1", "jobs", &job::Jobs),
     ("coordination.k8s.io", "v1", "leases", &lease::Leases),
@@ -271,8 +273,8 @@ const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
 struct SecondPath {
     group: &'static str,
     plural: &'static str,
-    /// The group under which the objects are stored.
-    stored: &'static str,
+    /// Group and version under which the objects are stored.
+    stored: (&'static str, &'static str),
     /// Where it differs from the one of the stored kind.
     strategy: Option<&'static dyn Strategy>,
     is_discovered: bool,
@@ -282,23 +284,30 @@ struct SecondPath {
 /// only, so that `kubectl get templates` is not ambiguous.
 const SECOND_PATHS: &[SecondPath] = &[
     SecondPath {
+        group: "autoscaling",
+        plural: "horizontalpodautoscalers",
+        stored: ("autoscaling", "v2"),
+        strategy: None,
+        is_discovered: true,
+    },
+    SecondPath {
         group: "events.k8s.io",
         plural: "events",
-        stored: "",
+        stored: ("", "v1"),
         strategy: Some(&event::RegardingEvents),
         is_discovered: true,
     },
     SecondPath {
         group: "",
         plural: "templates",
-        stored: "template.coracle.dev",
+        stored: ("template.coracle.dev", "v1"),
         strategy: None,
         is_discovered: false,
     },
     SecondPath {
         group: "",
         plural: "processedtemplates",
-        stored: "template.coracle.dev",
+        stored: ("template.coracle.dev", "v1"),
         strategy: None,
         is_discovered: false,
     },
@@ -310,11 +319,12 @@ impl KindTable {
         let scales = Arc::new(Kind::new(&SCALES, &SCALES, &scale::Scales, false)?);
         let mut table = KindTable { kinds: Vec::new(), by_path: BTreeMap::new(), scales };
         for &(group, version, plural, strategy) in SERVED {
-            table.add((group, version, plural), group, strategy, true)?;
+            table.add((group, version, plural), (group, version), strategy, true)?;
         }
         for second in SECOND_PATHS {
-            let unknown = UnknownKind { group_version: second.stored, plural: second.plural };
-            let own = table.find(second.stored, "v1", second.plural).ok_or(unknown)?.strategy;
+            let (group, version) = second.stored;
+            let unknown = UnknownKind { group_version: group, plural: second.plural };
+            let own = table.find(group, version, second.plural).ok_or(unknown)?.strategy;
             let strategy = second.strategy.unwrap_or(own);
             table.add((second.group, "v1", second.plural), second.stored, strategy, second.is_discovered)?;
         }
@@ -324,14 +334,14 @@ impl KindTable {
     fn add(
         &mut self,
         (group, version, plural): (&'static str, &'static str, &'static str),
-        stored: &str,
+        stored: (&str, &str),
         strategy: &'static dyn Strategy,
         is_discovered: bool,
     ) -> Result<(), UnknownKind> {
         let unknown =
             || UnknownKind { group_version: if group.is_empty() { version } else { group }, plural };
         let resource = schema::resource(group, version, plural).ok_or_else(unknown)?;
-        let stored = schema::resource(stored, version, plural).ok_or_else(unknown)?;
+        let stored = schema::resource(stored.0, stored.1, plural).ok_or_else(unknown)?;
         let kind = Kind::new(resource, stored, strategy, is_discovered)?;
         self.by_path.insert((group.to_owned(), version.to_owned(), plural.to_owned()), self.kinds.len());
         self.kinds.push(Arc::new(kind));

@@ -17,6 +17,7 @@
 //! | namespace drain | one terminating namespace | the store | deletions | the namespace is gone |
 //! | garbage collector | the index of owners and dependents | the changes of every collection | deletions, and updates of references and finalizers | the last [`ApiServer`] is dropped |
 //! | derived statuses, one each for quotas and disruption budgets | their statuses | everything that counts | statuses | the last [`ApiServer`] is dropped |
+//! | own endpoints | Endpoints and slice of `default/kubernetes` | both, and where the server is reached | both | the last [`ApiServer`] is dropped |
 //! | event expiry | nothing | the events | deletions of old ones | the last [`ApiServer`] is dropped |
 //!
 //! Errors: every failure of a request is one variant of one enum and becomes a `Status` in one place, `status.rs`.
@@ -54,6 +55,7 @@ mod notation;
 mod object;
 mod openapi;
 mod openid;
+mod own_endpoints;
 mod pagination;
 mod patching;
 mod query;

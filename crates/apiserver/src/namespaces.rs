@@ -33,7 +33,8 @@ async fn ensure(server: &Arc<Server>, plural: &str, namespace: &str, value: Valu
     ensure_of(server, core(server, plural)?, namespace, value).await
 }
 
-async fn ensure_of(
+/// The same, of any kind.
+pub(crate) async fn ensure_of(
     server: &Arc<Server>,
     kind: &Arc<Kind>,
     namespace: &str,

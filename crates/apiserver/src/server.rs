@@ -22,6 +22,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::node::NodeConnector;
 use crate::openapi::Documents;
+use crate::own_endpoints::{self, ReachedAt};
 use crate::quotas::Quotas;
 use crate::rbac::{self, RoleKeeper};
 use crate::service_addresses::{ServiceAddresses, ServiceRange};
@@ -96,6 +97,8 @@ pub(crate) struct Server {
     pub(crate) addresses: ServiceAddresses,
     /// What the namespaces with quotas have taken.
     pub(crate) quotas: Quotas,
+    /// Where pods reach this server.
+    pub(crate) reached_at: ReachedAt,
     pub(crate) in_flight: InFlight,
     pub(crate) metrics: Metrics,
     pub(crate) roles: RoleKeeper,
@@ -155,6 +158,7 @@ impl ApiServer {
             nodes: NodesHandle(nodes),
             addresses: ServiceAddresses::new(config.service_range),
             quotas: Quotas::default(),
+            reached_at: ReachedAt::new(None),
             in_flight: InFlight::default(),
             metrics: Metrics::new(&config.gates)?,
             roles: RoleKeeper::new(&store),
@@ -170,6 +174,7 @@ impl ApiServer {
         expiry::spawn_event_expiry(&server);
         garbage::spawn_collector(&server);
         derived_status::spawn(&server);
+        own_endpoints::spawn(&server);
         Ok(ApiServer { server, _ending: Arc::new(closing.drop_guard()) })
     }
 
@@ -194,6 +199,17 @@ impl ApiServer {
     /// Opens in-memory connections on which `identity` speaks.
     pub fn in_memory(&self, identity: Identity) -> InMemoryConnector {
         InMemoryConnector::new(self.clone(), identity)
+    }
+
+    /// Says where pods reach this server: from now on the Endpoints and the slice of `default/kubernetes` do. An address of
+    /// loopback is no use to pods, and is passed over.
+    pub async fn advertise(&self, address: SocketAddr) {
+        if address.ip().is_loopback() || address.ip().is_unspecified() {
+            return;
+        }
+        self.server.reached_at.send_replace(Some(address));
+        // A failure was told, and the task tries again.
+        let _ = own_endpoints::keep(&self.server, address).await;
     }
 
     /// The store behind the server.

@@ -1,7 +1,9 @@
 //! Cluster addresses and node ports. What is taken follows from the stored services; nothing else is kept.
 
-use std::collections::BTreeSet;
+mod numbers;
+
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +11,7 @@ use admission::{BadValue, FieldError, FieldErrorKind, FieldErrors};
 use serde_json::{Value, json};
 
 use crate::object::{at, list, map_mut, text};
+use numbers::Numbers;
 
 /// The addresses of services, such as `10.43.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +81,10 @@ impl ServiceRange {
     }
 }
 
-const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
+const NODE_PORTS: Range<u32> = 30_000..32_768;
+/// The first port that is given to those who ask for none, as long as there are others: those below are for who asks by
+/// number (<https://kubernetes.io/docs/concepts/services-networking/service/#avoid-nodeport-collisions>).
+const FIRST_GIVEN: u32 = NODE_PORTS.start + 86;
 
 /// What is taken.
 #[derive(Debug)]
@@ -87,10 +93,28 @@ pub(crate) struct ServiceAddresses {
     taken: Mutex<Taken>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Taken {
-    addresses: BTreeSet<Ipv4Addr>,
-    ports: BTreeSet<u16>,
+    range: ServiceRange,
+    /// By their place in the range.
+    addresses: Numbers,
+    ports: Numbers,
+}
+
+impl Taken {
+    /// The place of an address in the range; beyond every place for an address of another range.
+    fn place(&self, address: Ipv4Addr) -> u32 {
+        u32::from(address).wrapping_sub(self.range.first)
+    }
+
+    fn give_back(&mut self, address: Option<Ipv4Addr>, ports: impl IntoIterator<Item = u16>) {
+        if let Some(address) = address {
+            self.addresses.give_back(self.place(address));
+        }
+        for port in ports {
+            self.ports.give_back(port.into());
+        }
+    }
 }
 
 /// What one service was given in addition to what it had; given back when dropped, unless the service was stored.
@@ -114,19 +138,14 @@ impl Drop for Allocation<'_> {
         if self.address.is_none() && self.ports.is_empty() {
             return;
         }
-        let mut taken = self.owner.taken();
-        if let Some(address) = self.address {
-            taken.addresses.remove(&address);
-        }
-        for port in &self.ports {
-            taken.ports.remove(port);
-        }
+        self.owner.taken().give_back(self.address, std::mem::take(&mut self.ports));
     }
 }
 
 impl ServiceAddresses {
     pub(crate) fn new(range: ServiceRange) -> ServiceAddresses {
-        ServiceAddresses { range, taken: Mutex::new(Taken::default()) }
+        let (addresses, ports) = (Numbers::below(range.size()), Numbers::below(NODE_PORTS.end));
+        ServiceAddresses { range, taken: Mutex::new(Taken { range, addresses, ports }) }
     }
 
     pub(crate) fn range(&self) -> ServiceRange {
@@ -140,33 +159,25 @@ impl ServiceAddresses {
     /// Notes what a stored service holds.
     pub(crate) fn note(&self, service: &Value) {
         let mut taken = self.taken();
-        taken.addresses.extend(cluster_address(service));
-        taken.ports.extend(node_ports(service));
+        if let Some(address) = cluster_address(service) {
+            let place = taken.place(address);
+            taken.addresses.take(place);
+        }
+        for port in node_ports(service) {
+            taken.ports.take(port.into());
+        }
     }
 
     /// Gives back what a deleted service held.
     pub(crate) fn release_service(&self, service: &Value) {
-        let mut taken = self.taken();
-        if let Some(address) = cluster_address(service) {
-            taken.addresses.remove(&address);
-        }
-        for port in node_ports(service) {
-            taken.ports.remove(&port);
-        }
+        self.taken().give_back(cluster_address(service), node_ports(service));
     }
 
     /// Gives back what the old version of a stored service held and the new one does not.
     pub(crate) fn replace(&self, old: &Value, new: &Value) {
-        let mut taken = self.taken();
-        if let Some(address) = cluster_address(old)
-            && cluster_address(new) != Some(address)
-        {
-            taken.addresses.remove(&address);
-        }
+        let address = cluster_address(old).filter(|address| cluster_address(new) != Some(*address));
         let kept: Vec<u16> = node_ports(new).collect();
-        for port in node_ports(old).filter(|port| !kept.contains(port)) {
-            taken.ports.remove(&port);
-        }
+        self.taken().give_back(address, node_ports(old).filter(|port| !kept.contains(port)));
     }
 
     /// Fills the cluster address and the node ports of a service, as far as its type wants them; `old` is what it replaces.
@@ -209,7 +220,10 @@ impl ServiceAddresses {
                     kind: FieldErrorKind::Invalid,
                     field: "spec.clusterIPs".to_owned(),
                     bad_value: BadValue::Json(json!([""])),
-                    detail: format!("failed to allocate IP: range {} is full", self.range),
+                    detail: format!(
+                        "failed to allocate IP: range {} is full; delete a service, or make one headless (clusterIP: None)",
+                        self.range
+                    ),
                 })?,
             }
         } else {
@@ -230,7 +244,7 @@ impl ServiceAddresses {
                         self.range
                     )));
                 }
-                if taken.addresses.contains(&address) {
+                if taken.addresses.has(taken.place(address)) {
                     return Err(invalid(format!(
                         "failed to allocate IP {address}: provided IP is already allocated"
                     )));
@@ -239,7 +253,8 @@ impl ServiceAddresses {
             address
         };
         if kept != Some(address) {
-            taken.addresses.insert(address);
+            let place = taken.place(address);
+            taken.addresses.take(place);
             allocation.address = Some(address);
         }
         let spec = map_mut(service, "spec");
@@ -249,17 +264,11 @@ impl ServiceAddresses {
     }
 
     fn free_address(&self, taken: &Taken) -> Option<Ipv4Addr> {
-        // The first is reserved for `kubernetes`.
-        let usable = self.range.size() - 3;
-        let low = self.range.asked_by_name();
-        [low..usable, 0..low].into_iter().find_map(|offsets| {
-            // Random, so that an address is not given again at once.
-            let count = offsets.end - offsets.start;
-            let start = rand::random_range(0..count.max(1));
-            (0..count)
-                .map(|step| Ipv4Addr::from(self.range.first + 2 + offsets.start + (start + step) % count))
-                .find(|address| !taken.addresses.contains(address))
-        })
+        // The first is reserved for `kubernetes`; network and broadcast address are nobody's.
+        let (first, end) = (2, self.range.size() - 1);
+        let low = first + self.range.asked_by_name();
+        let free = |places| taken.addresses.some_free(places);
+        free(low..end).or_else(|| free(first..low)).map(|place| Ipv4Addr::from(self.range.first + place))
     }
 }
 
@@ -290,44 +299,96 @@ fn allocate_ports(
             continue;
         }
         let number = if wanted == 0 {
-            let span = NODE_PORTS.end() - NODE_PORTS.start() + 1;
-            let start = rand::random_range(0..span);
-            (0..span)
-                .map(|step| NODE_PORTS.start() + (start + step) % span)
-                .find(|number| !taken.ports.contains(number))
-                .ok_or_else(|| invalid("range is full".to_owned()))?
+            free_port(taken)
+                .ok_or_else(|| invalid(format!("failed to allocate a nodePort: {}", ports_are_full())))?
         } else {
-            let number =
-                u16::try_from(wanted).ok().filter(|number| NODE_PORTS.contains(number)).ok_or_else(|| {
-                    invalid(format!(
-                        "provided port is not in the valid range. The range of valid ports is {}-{}",
-                        NODE_PORTS.start(),
-                        NODE_PORTS.end()
-                    ))
-                })?;
+            let is_own = |number| kept.contains(&number) || allocation.ports.contains(&number);
             // The same number may serve TCP and UDP of one service.
-            if taken.ports.contains(&number) && !kept.contains(&number) && !allocation.ports.contains(&number)
-            {
-                return Err(invalid("provided port is already allocated".to_owned()));
-            }
-            number
+            wanted_port(taken, wanted, is_own).map_err(invalid)?
         };
-        if !kept.contains(&number) && taken.ports.insert(number) {
+        if !kept.contains(&number) && taken.ports.take(number.into()) {
             allocation.ports.push(number);
         }
         port["nodePort"] = json!(number);
     }
+    allocate_health_check(taken, service, old, allocation)
+}
+
+/// A balancer that keeps to nodes with endpoints asks each node for them at a port.
+fn allocate_health_check(
+    taken: &mut Taken,
+    service: &mut Value,
+    old: Option<&Value>,
+    allocation: &mut Allocation<'_>,
+) -> Result<(), FieldError> {
+    let spec = &service["spec"];
+    if spec["type"] != "LoadBalancer" || spec["externalTrafficPolicy"] != "Local" {
+        return Ok(());
+    }
+    let wanted = spec["healthCheckNodePort"].as_u64().unwrap_or(0);
+    let kept = old.and_then(|old| old["spec"]["healthCheckNodePort"].as_u64()).unwrap_or(0);
+    if wanted != 0 && wanted == kept {
+        return Ok(());
+    }
+    let invalid = |detail: String| FieldError {
+        kind: FieldErrorKind::Invalid,
+        field: "spec.healthCheckNodePort".to_owned(),
+        bad_value: BadValue::Json(json!(wanted)),
+        detail,
+    };
+    let number = if wanted == 0 {
+        free_port(taken).ok_or_else(|| {
+            invalid(format!("failed to allocate a health check nodePort: {}", ports_are_full()))
+        })?
+    } else {
+        wanted_port(taken, wanted, |_| false).map_err(invalid)?
+    };
+    taken.ports.take(number.into());
+    allocation.ports.push(number);
+    service["spec"]["healthCheckNodePort"] = json!(number);
     Ok(())
+}
+
+fn free_port(taken: &Taken) -> Option<u16> {
+    let free = taken.ports.some_free(FIRST_GIVEN..NODE_PORTS.end);
+    free.or_else(|| taken.ports.some_free(NODE_PORTS.start..FIRST_GIVEN))
+        .and_then(|port| u16::try_from(port).ok())
+}
+
+/// The port that a client wants, unless another service has it.
+fn wanted_port(taken: &Taken, wanted: u64, is_own: impl Fn(u16) -> bool) -> Result<u16, String> {
+    let last = NODE_PORTS.end - 1;
+    let number = u16::try_from(wanted).ok().filter(|number| NODE_PORTS.contains(&(*number).into()));
+    let number = number.ok_or_else(|| {
+        let first = NODE_PORTS.start;
+        format!("provided port is not in the valid range. The range of valid ports is {first}-{last}")
+    })?;
+    if taken.ports.has(number.into()) && !is_own(number) {
+        return Err("provided port is already allocated".to_owned());
+    }
+    Ok(number)
+}
+
+fn ports_are_full() -> String {
+    format!(
+        "range {}-{} is full; delete a service of type NodePort or LoadBalancer, or set allocateLoadBalancerNodePorts: \
+         false",
+        NODE_PORTS.start,
+        NODE_PORTS.end - 1
+    )
 }
 
 fn cluster_address(service: &Value) -> Option<Ipv4Addr> {
     text(service, &["spec", "clusterIP"]).parse().ok()
 }
 
+/// The ports that a service holds on nodes, with the one for health checks.
 fn node_ports(service: &Value) -> impl Iterator<Item = u16> + '_ {
+    let health_check = at(service, &["spec", "healthCheckNodePort"]).and_then(Value::as_u64);
     list(service, &["spec", "ports"])
         .iter()
         .filter_map(|port| port.get("nodePort").and_then(Value::as_u64))
+        .chain(health_check)
         .filter_map(|port| u16::try_from(port).ok())
         .filter(|port| *port > 0)
 }
@@ -408,5 +469,74 @@ mod tests {
         assert!(addresses.allocate(&mut other, None).is_err());
         drop(allocation);
         addresses.allocate(&mut other, None).expect("returned");
+    }
+
+    #[test]
+    fn a_range_that_is_used_up_says_so_and_what_to_do() {
+        let addresses = ServiceAddresses::new("10.9.0.0/24".parse().expect("a range"));
+        let ports: Vec<Value> = (0..2768).map(|port| json!({"port": port + 1})).collect();
+        let mut all = json!({"spec": {"type": "NodePort", "ports": ports}});
+        addresses.allocate(&mut all, None).expect("there is room").keep();
+        let error = addresses.allocate(&mut service("", "NodePort"), None).expect_err("full").to_string();
+        assert!(
+            error.contains("spec.ports[0].nodePort") && error.contains("range 30000-32767 is full"),
+            "{error}"
+        );
+        let mut without = service("", "LoadBalancer");
+        without["spec"]["allocateLoadBalancerNodePorts"] = json!(false);
+        addresses.allocate(&mut without, None).expect("it asks for none");
+    }
+
+    #[test]
+    fn node_ports_come_from_the_upper_part_until_it_is_full() {
+        let addresses = ServiceAddresses::new("10.9.0.0/24".parse().expect("a range"));
+        let given = |count: usize| {
+            let mut one = json!({"spec": {"type": "NodePort", "ports": vec![json!({"port": 80}); count]}});
+            addresses.allocate(&mut one, None).expect("there is room").keep();
+            let ports = one["spec"]["ports"].as_array().cloned().unwrap_or_default();
+            ports
+                .iter()
+                .filter_map(|port| port["nodePort"].as_u64())
+                .collect::<std::collections::BTreeSet<u64>>()
+        };
+        let upper = given(2768 - 86);
+        assert_eq!((upper.len(), upper.first()), (2682, Some(&30_086)));
+        assert_eq!(given(86).last(), Some(&30_085));
+    }
+
+    #[test]
+    fn a_balancer_that_keeps_to_its_nodes_has_a_port_for_health_checks_which_it_gives_back() {
+        let addresses = ServiceAddresses::new("10.9.0.0/24".parse().expect("a range"));
+        let mut one = service("", "LoadBalancer");
+        one["spec"]["externalTrafficPolicy"] = json!("Local");
+        addresses.allocate(&mut one, None).expect("room").keep();
+        let port = one["spec"]["healthCheckNodePort"].as_u64().expect("a port");
+        assert_ne!(one["spec"]["ports"][0]["nodePort"], json!(port));
+        let mut again = one.clone();
+        addresses.allocate(&mut again, Some(&one)).expect("keeps its own");
+        assert_eq!(again, one);
+        let mut other = service("", "NodePort");
+        other["spec"]["ports"][0]["nodePort"] = json!(port);
+        let error = addresses.allocate(&mut other, None).expect_err("taken").to_string();
+        assert!(error.contains("provided port is already allocated"), "{error}");
+        let mut plain = one.clone();
+        plain["spec"]["externalTrafficPolicy"] = json!("Cluster");
+        plain["spec"].as_object_mut().expect("a map").remove("healthCheckNodePort");
+        addresses.replace(&one, &plain);
+        addresses.allocate(&mut other, None).expect("returned");
+    }
+
+    #[test]
+    fn a_range_with_a_million_addresses_is_given_out_to_the_last_one() {
+        let addresses = ServiceAddresses::new("10.0.0.0/12".parse().expect("a range"));
+        let mut one = service("", "ClusterIP");
+        for _ in 0..(1_u32 << 20) - 3 {
+            // Without the object around it, which is no part of the search.
+            let mut taken = addresses.taken();
+            let address = addresses.free_address(&taken).expect("there is room");
+            let place = taken.place(address);
+            assert!(taken.addresses.take(place));
+        }
+        assert!(addresses.allocate(&mut one, None).is_err());
     }
 }

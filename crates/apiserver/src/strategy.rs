@@ -8,6 +8,7 @@ pub(crate) mod deployment;
 pub(crate) mod endpoint_slice;
 pub(crate) mod endpoints;
 pub(crate) mod event;
+pub(crate) mod horizontal_pod_autoscaler;
 pub(crate) mod ingress;
 pub(crate) mod ingress_class;
 pub(crate) mod job;

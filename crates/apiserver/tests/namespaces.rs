@@ -163,7 +163,8 @@ async fn a_namespace_takes_objects_of_every_kind_with_it() {
     let resources = namespaced_resources(&running).await;
     let mut made = 0;
     for (root, plural) in &resources {
-        if root == "/apis/events.k8s.io/v1" {
+        // The first are made by their other path, the second never.
+        if root == "/apis/events.k8s.io/v1" || plural == "horizontalpodautoscalers" {
             continue;
         }
         let (_, list) = running.get(&format!("{root}/namespaces/n/{plural}")).await;

@@ -1,13 +1,13 @@
 //! The command `coracle apiserver`: the API server alone, without a node. Many run side by side on free ports, each with its own
 //! objects; nodes join with `coracle kubelet --kubeconfig`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects, ServerOptions};
-use crate::failure::{CANNOT_START, Failure};
+use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::node::{cannot_use, private_directory};
@@ -31,6 +31,10 @@ pub(crate) struct ApiserverArgs {
     /// Further names and addresses by which clients reach the API.
     #[arg(long, value_name = "NAME", value_parser = flag_values::certificate_name)]
     tls_san: Vec<String>,
+    /// Address at which pods of the nodes reach the API, for the endpoints of default/kubernetes [default: that of --listen,
+    /// unless it is loopback].
+    #[arg(long, value_name = "ADDR")]
+    advertise_address: Option<IpAddr>,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -54,6 +58,12 @@ fn start(args: &ApiserverArgs) -> Result<(), Failure> {
 
 async fn stay(args: &ApiserverArgs) -> Result<(), Failure> {
     let mut interrupts = Interrupts::listen()?;
+    if let Some(address) = args.advertise_address
+        && (address.is_loopback() || address.is_unspecified())
+    {
+        return Err(Failure::text(INPUT, format!("{address} is no address at which pods reach anything"))
+            .hint("name an address of this machine with --advertise-address, or leave the flag out"));
+    }
     let listening = Listening::on(args.listen).await?;
     let (directory, objects) = match &args.data_dir {
         Some(directory) => {
@@ -66,7 +76,8 @@ async fn stay(args: &ApiserverArgs) -> Result<(), Failure> {
         directory: directory.path(),
         objects,
         listening: Some(listening),
-        names: args.tls_san.clone(),
+        names: names(args),
+        advertise: args.advertise_address,
         options: &args.server,
         own_node: None,
     };
@@ -83,6 +94,12 @@ async fn stay(args: &ApiserverArgs) -> Result<(), Failure> {
     control_plane.stop_listening().await;
     control_plane.close().await;
     ended
+}
+
+/// What clients may call it besides where it listens.
+fn names(args: &ApiserverArgs) -> Vec<String> {
+    let advertised = args.advertise_address.iter().map(IpAddr::to_string);
+    args.tls_san.iter().cloned().chain(advertised).collect()
 }
 
 /// Where its files lie.

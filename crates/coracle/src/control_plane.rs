@@ -108,6 +108,8 @@ pub(crate) struct ControlPlaneConfig<'c> {
     pub(crate) names: Vec<String>,
     /// What the user chose on the command line.
     pub(crate) options: &'c ServerOptions,
+    /// Where pods of other nodes reach the API; by default at the address on which it listens.
+    pub(crate) advertise: Option<IpAddr>,
     /// The node of this process; others are reached by their ports.
     pub(crate) own_node: Option<OwnNode>,
 }
@@ -187,6 +189,7 @@ impl ControlPlane {
                 Some(NodePorts::new(store.clone(), &credential).map_err(|error| failed(&error))?)
             }
         };
+        let has_node = config.own_node.is_some();
         let nodes = Nodes { own: config.own_node, ports };
         let server = ApiServer::new(server_config, store.clone(), Arc::new(nodes))
             .await
@@ -205,7 +208,14 @@ impl ControlPlane {
             tasks: JoinSet::new(),
         };
         if let Some(listening) = config.listening {
+            let (address, port) = (listening.address.ip(), listening.address.port());
             control_plane.open_to_the_world(config.directory, listening)?;
+            if !has_node {
+                let address = config.advertise.or_else(|| seen_from_outside(address));
+                if let Some(address) = address {
+                    control_plane.server.advertise(SocketAddr::new(address, port)).await;
+                }
+            }
         }
         Ok(control_plane)
     }
@@ -289,6 +299,7 @@ impl ControlPlane {
         let closed_ports = self.address.iter().map(SocketAddr::port).collect();
         let route = network::ApiRoute { service, port, closed_ports };
         network.route_api(route).await?;
+        self.server.advertise(SocketAddr::from((address, port))).await;
         Ok(())
     }
 
@@ -318,6 +329,22 @@ impl Clients for ControllerClients {
         };
         in_memory::client(&self.server, identity, speaker.component())
     }
+}
+
+/// The address at which others reach what listens on `address`: for all addresses, the one by which this machine would reach
+/// others.
+fn seen_from_outside(address: IpAddr) -> Option<IpAddr> {
+    if !address.is_unspecified() {
+        return Some(address);
+    }
+    let (own, other) = match address {
+        IpAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9"),
+        IpAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9"),
+    };
+    // Nothing is sent: a datagram socket that is connected only asks for the way.
+    let socket = std::net::UdpSocket::bind(own).ok()?;
+    socket.connect(other).ok()?;
+    socket.local_addr().ok().map(|own| own.ip())
 }
 
 /// A listener on the node's own address, which exists on the links of pods only: before the first one, it is bound all the

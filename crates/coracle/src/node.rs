@@ -133,6 +133,7 @@ impl Node {
             listening,
             names,
             options: &config.options.server,
+            advertise: None,
             own_node: Some(OwnNode {
                 name: config.node_name.clone(),
                 connector: Arc::clone(&connector) as Arc<dyn NodeConnector>,

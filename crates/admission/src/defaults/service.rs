@@ -29,12 +29,7 @@ pub(super) fn service(object: &mut Value) {
     }
     if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
         default_pointer(spec, "internalTrafficPolicy", "Cluster");
-        default_pointer(spec, "ipFamilies", json!(["IPv4"]));
-        default_pointer(spec, "ipFamilyPolicy", "SingleStack");
-        let address = text(&spec["clusterIP"]).to_owned();
-        if !address.is_empty() {
-            default_pointer(spec, "clusterIPs", json!([address]));
-        }
+        crate::service::default_families(spec);
     }
     if kind == "LoadBalancer" {
         default_pointer(spec, "allocateLoadBalancerNodePorts", true);
