@@ -57,7 +57,10 @@ pub use memory::{
 };
 pub use observed::{ContainerHealth, ContainerPhase, Health, ObservedContainer, ObservedSandbox, RuntimePod};
 pub use phase::{PodPhase, pod_phase};
-pub use placement::{Amounts, Claim, HostPort, Obstacle, Refusal, obstacles, refusal, unschedulable_message};
+pub use placement::{
+    Amounts, Claim, HostPort, Load, Obstacle, Refusal, allocatable, is_kept_out, is_wanted, obstacles, refusal,
+    selects_node, tolerates,
+};
 pub use plan::{Action, KillReason, Plan, PodView, plan};
 pub use probe::{ProbeCounter, ProbeKind, ProbeTiming};
 pub use restart::{AfterExit, RestartPolicy, after_exit, will_restart};

@@ -11,7 +11,8 @@ mod selection;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-pub use claim::{Amounts, Claim, HostPort};
+pub use claim::{Amounts, Claim, HostPort, Load};
+pub use selection::{is_wanted, selects_node, tolerates};
 
 use claim::amount;
 
@@ -50,7 +51,7 @@ pub enum Obstacle {
 
 impl Obstacle {
     /// The scheduler's words.
-    fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         match self {
             Self::Cordoned => "node(s) were unschedulable".to_owned(),
             Self::OtherNode => "node(s) didn't match the requested node name".to_owned(),
@@ -63,7 +64,7 @@ impl Obstacle {
     }
 
     /// Whether it would go if other pods did.
-    fn goes_with_others(&self) -> bool {
+    pub fn goes_with_others(&self) -> bool {
         match self {
             Self::Cordoned | Self::OtherNode | Self::Taint | Self::NotWanted => false,
             Self::PortTaken | Self::TooManyPods { .. } => true,
@@ -72,35 +73,39 @@ impl Obstacle {
     }
 }
 
-/// What keeps `pod` from `node`, where the `taken` are there already: everything that the first check in the scheduler's order
-/// finds that finds something. Empty: it fits.
-pub fn obstacles(pod: &Pod, node: &Node, taken: &[&Claim]) -> Vec<Obstacle> {
+/// What a node offers to pods.
+pub fn allocatable(node: &Node) -> Amounts {
+    let offered = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    offered.into_iter().flatten().map(|(name, quantity)| (name.clone(), amount(name, quantity))).collect()
+}
+
+/// What keeps `pod`, which takes `claim`, from `node`, which offers `room` ([`allocatable`]) and bears `load` already: everything
+/// that the first check in the scheduler's order finds that finds something. Empty: it fits.
+pub fn obstacles(pod: &Pod, claim: &Claim, node: &Node, room: &Amounts, load: &Load) -> Vec<Obstacle> {
     let named = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).filter(|name| !name.is_empty());
-    let single = [
-        (selection::is_cordoned(pod, node), Obstacle::Cordoned),
-        (named.is_some_and(|name| Some(name) != node.metadata.name.as_deref()), Obstacle::OtherNode),
-        (selection::is_kept_out(pod, node, &["NoSchedule", "NoExecute"]), Obstacle::Taint),
-        (!selection::is_wanted(pod, node), Obstacle::NotWanted),
+    let single: [(Obstacle, &dyn Fn() -> bool); 5] = [
+        (Obstacle::Cordoned, &|| selection::is_cordoned(pod, node)),
+        (Obstacle::OtherNode, &|| named.is_some_and(|name| Some(name) != node.metadata.name.as_deref())),
+        (Obstacle::Taint, &|| selection::is_kept_out(pod, node, &["NoSchedule", "NoExecute"])),
+        (Obstacle::NotWanted, &|| !selection::is_wanted(pod, node)),
+        (Obstacle::PortTaken, &|| load.has_port_of(claim)),
     ];
-    if let Some((_, obstacle)) = single.into_iter().find(|(is_there, _)| *is_there) {
-        return vec![obstacle];
+    match single.into_iter().find(|(_, is_there)| is_there()) {
+        Some((obstacle, _)) => vec![obstacle],
+        None => shortages(claim, room, load),
     }
-    let claim = Claim::of(pod);
-    if taken.iter().any(|other| claim.has_port_of(other)) {
-        return vec![Obstacle::PortTaken];
-    }
-    shortages(&claim, node, taken)
+}
+
+/// Whether a taint of one of these effects keeps the pod out of the node.
+pub fn is_kept_out(pod: &Pod, node: &Node, effects: &[&str]) -> bool {
+    selection::is_kept_out(pod, node, effects)
 }
 
 /// What there is too little of.
-fn shortages(claim: &Claim, node: &Node, taken: &[&Claim]) -> Vec<Obstacle> {
-    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    let capacity = |resource: &str| {
-        allocatable.and_then(|all| all.get(resource)).map(|quantity| amount(resource, quantity))
-    };
+fn shortages(claim: &Claim, room: &Amounts, load: &Load) -> Vec<Obstacle> {
     let mut found = Vec::new();
-    let used = i128::try_from(taken.len()).unwrap_or(i128::MAX);
-    if let Some(capacity) = capacity("pods").filter(|capacity| used + 1 > *capacity) {
+    let used = i128::try_from(load.pods()).unwrap_or(i128::MAX);
+    if let Some(capacity) = room.get("pods").copied().filter(|capacity| used + 1 > *capacity) {
         found.push(Obstacle::TooManyPods { used, capacity });
     }
     // In the order in which the scheduler names them.
@@ -111,14 +116,14 @@ fn shortages(claim: &Claim, node: &Node, taken: &[&Claim]) -> Vec<Obstacle> {
         _ => 3,
     };
     let mut wanted: Vec<(&String, &i128)> = claim.requests.iter().collect();
-    wanted.sort_by_key(|(name, _)| (order(name), (*name).clone()));
+    wanted.sort_by_key(|(name, _)| order(name));
     for (resource, requested) in wanted {
         if *requested <= 0 {
             continue;
         }
-        let used = taken.iter().filter_map(|other| other.requests.get(resource)).sum::<i128>();
+        let used = load.of(resource);
         // A node that does not say how much of one of the three it has is not known yet; it lacks what it does not name.
-        let Some(capacity) = capacity(resource).or((order(resource) == 3).then_some(0)) else {
+        let Some(capacity) = room.get(resource).copied().or((order(resource) == 3).then_some(0)) else {
             continue;
         };
         if used.saturating_add(*requested) > capacity {
@@ -131,22 +136,6 @@ fn shortages(claim: &Claim, node: &Node, taken: &[&Claim]) -> Vec<Obstacle> {
         }
     }
     found
-}
-
-/// The scheduler's message about a pod that its only node cannot take.
-pub fn unschedulable_message(obstacles: &[Obstacle]) -> String {
-    let mut reasons: Vec<String> =
-        obstacles.iter().map(|obstacle| format!("1 {}", obstacle.reason())).collect();
-    reasons.sort();
-    let preemption = if !obstacles.is_empty() && obstacles.iter().all(Obstacle::goes_with_others) {
-        "No preemption victims found for incoming pod."
-    } else {
-        "Preemption is not helpful for scheduling."
-    };
-    format!(
-        "0/1 nodes are available: {}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 {preemption}",
-        reasons.join(", ")
-    )
 }
 
 /// Why a node refuses a pod that was bound to it: the reason that the failed pod shows, and the message of the event.
@@ -173,7 +162,11 @@ pub fn refusal(pod: &Pod, node: &Node, taken: &[&Claim]) -> Option<Refusal> {
         message: format!("Predicate {name} failed: {}", obstacle.reason()),
     };
     let claim = Claim::of(pod);
-    if let Some(shortage) = shortages(&claim, node, taken).into_iter().next() {
+    let mut load = Load::default();
+    for other in taken {
+        load.add(other);
+    }
+    if let Some(shortage) = shortages(&claim, &allocatable(node), &load).into_iter().next() {
         let (resource, requested, used, capacity) = match shortage {
             Obstacle::Insufficient { resource, requested, used, capacity } => {
                 (resource, requested, used, capacity)
@@ -195,7 +188,7 @@ pub fn refusal(pod: &Pod, node: &Node, taken: &[&Claim]) -> Option<Refusal> {
     if !selection::is_wanted(pod, node) {
         return Some(predicate("NodeAffinity", &Obstacle::NotWanted));
     }
-    if taken.iter().any(|other| claim.has_port_of(other)) {
+    if load.has_port_of(&claim) {
         return Some(predicate("NodePorts", &Obstacle::PortTaken));
     }
     selection::is_kept_out(pod, node, &["NoExecute"]).then(|| predicate("TaintToleration", &Obstacle::Taint))

@@ -57,10 +57,52 @@ impl Claim {
             .collect();
         Self { requests: requests(pod), ports }
     }
+}
 
-    /// Whether a port of this claim is taken by another.
-    pub(super) fn has_port_of(&self, other: &Self) -> bool {
-        self.ports.iter().any(|own| other.ports.iter().any(|taken| own.conflicts(taken)))
+/// What the pods of a node take together. Adding and removing one costs the same however many there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    requests: Amounts,
+    ports: Vec<HostPort>,
+    pods: usize,
+}
+
+impl Load {
+    /// A pod is there as well.
+    pub fn add(&mut self, claim: &Claim) {
+        add(&mut self.requests, &claim.requests);
+        self.ports.extend(claim.ports.iter().cloned());
+        self.pods += 1;
+    }
+
+    /// A pod that was added is there no longer.
+    pub fn remove(&mut self, claim: &Claim) {
+        for (name, amount) in &claim.requests {
+            if let Some(sum) = self.requests.get_mut(name) {
+                *sum = sum.saturating_sub(*amount);
+            }
+        }
+        for port in &claim.ports {
+            if let Some(index) = self.ports.iter().position(|taken| taken == port) {
+                self.ports.swap_remove(index);
+            }
+        }
+        self.pods = self.pods.saturating_sub(1);
+    }
+
+    /// How many pods there are.
+    pub fn pods(&self) -> usize {
+        self.pods
+    }
+
+    /// How much of a resource is taken.
+    pub fn of(&self, resource: &str) -> i128 {
+        self.requests.get(resource).copied().unwrap_or(0)
+    }
+
+    /// Whether a port of the claim is taken.
+    pub(super) fn has_port_of(&self, claim: &Claim) -> bool {
+        claim.ports.iter().any(|own| self.ports.iter().any(|taken| own.conflicts(taken)))
     }
 }
 

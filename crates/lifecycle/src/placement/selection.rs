@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Whether the node is one that the pod's node selector and required node affinity ask for.
-pub(super) fn is_wanted(pod: &Pod, node: &Node) -> bool {
+pub fn is_wanted(pod: &Pod, node: &Node) -> bool {
     let Some(spec) = &pod.spec else {
         return true;
     };
@@ -22,6 +22,13 @@ pub(super) fn is_wanted(pod: &Pod, node: &Node) -> bool {
     selected
         && required
             .is_none_or(|required| required.node_selector_terms.iter().any(|term| holds(term, labels, name)))
+}
+
+/// Whether the node is one that a term selects. A term without requirements selects none.
+pub fn selects_node(term: &NodeSelectorTerm, node: &Node) -> bool {
+    let nothing = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&nothing);
+    holds(term, labels, node.metadata.name.as_deref().unwrap_or_default())
 }
 
 /// All requirements of a term hold. A term without any selects nothing.
@@ -55,7 +62,8 @@ fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     }
 }
 
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+/// Whether a toleration is about a taint.
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let effect = toleration.effect.as_deref().unwrap_or_default();
     let key = toleration.key.as_deref().unwrap_or_default();
     if !effect.is_empty() && effect != taint.effect || !key.is_empty() && key != taint.key {

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
-use crate::{Claim, obstacles, refusal, unschedulable_message};
+use crate::{Claim, Load, Obstacle, allocatable, obstacles, refusal};
 
 fn node(changes: Value) -> Node {
     let mut node = json!({
@@ -34,17 +34,21 @@ fn port(number: i32, protocol: &str, ip: &str) -> Value {
         {"containerPort": 80, "hostPort": number, "protocol": protocol, "hostIP": ip}]}]})
 }
 
-/// The reasons between `0/1 nodes are available: ` and the word about preemption; empty for a pod that fits.
-fn told(spec: Value, node: &Node, others: &[Value]) -> String {
-    let claims: Vec<Claim> = others.iter().map(|other| Claim::of(&pod(other.clone()))).collect();
-    let taken: Vec<&Claim> = claims.iter().collect();
-    let found = obstacles(&pod(spec), node, &taken);
-    if found.is_empty() {
-        return String::new();
+fn found(spec: Value, node: &Node, others: &[Value]) -> Vec<Obstacle> {
+    let mut load = Load::default();
+    for other in others {
+        load.add(&Claim::of(&pod(other.clone())));
     }
-    let message = unschedulable_message(&found);
-    let reasons = message.strip_prefix("0/1 nodes are available: ").expect("the beginning");
-    reasons.split_once(". no new claims").expect("the end").0.to_owned()
+    let pod = pod(spec);
+    obstacles(&pod, &Claim::of(&pod), node, &allocatable(node), &load)
+}
+
+/// The reasons, sorted; empty for a pod that fits.
+fn told(spec: Value, node: &Node, others: &[Value]) -> String {
+    let mut reasons: Vec<String> =
+        found(spec, node, others).iter().map(|obstacle| format!("1 {}", obstacle.reason())).collect();
+    reasons.sort();
+    reasons.join(", ")
 }
 
 const NOT_WANTED: &str = "1 node(s) didn't match Pod's node affinity/selector";
@@ -210,22 +214,27 @@ fn two_pods_cannot_have_one_port_of_the_node() {
 }
 
 #[test]
-fn the_message_is_that_of_the_scheduler() {
-    let message = |spec: Value, others: &[Value]| {
-        let claims: Vec<Claim> = others.iter().map(|other| Claim::of(&pod(other.clone()))).collect();
-        unschedulable_message(&obstacles(&pod(spec), &node(json!({})), &claims.iter().collect::<Vec<_>>()))
+fn what_a_pod_takes_is_free_again_when_it_goes() {
+    let claims = [port(80, "TCP", ""), requests("500m", "1Mi")].map(|spec| Claim::of(&pod(spec)));
+    let mut load = Load::default();
+    claims.iter().for_each(|claim| load.add(claim));
+    assert_eq!((load.pods(), load.of("cpu"), load.of("memory")), (2, 500, 1 << 20));
+    claims.iter().for_each(|claim| load.remove(claim));
+    assert_eq!((load.pods(), load.of("cpu"), load.of("memory")), (0, 0, 0));
+    let again = pod(port(80, "TCP", ""));
+    let node = node(json!({}));
+    assert_eq!(obstacles(&again, &claims[0], &node, &allocatable(&node), &load), []);
+}
+
+#[test]
+fn only_what_others_take_may_become_free() {
+    let goes = |spec: Value, others: &[Value]| {
+        let found = found(spec, &node(json!({})), others);
+        found.iter().map(Obstacle::goes_with_others).collect::<Vec<_>>()
     };
-    assert_eq!(
-        message(json!({"nodeSelector": {"disk": "hdd"}}), &[]),
-        "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, \
-         preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
-    );
-    assert_eq!(
-        message(requests("2", "1"), &[requests("1", "1")]),
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are \
-         available: 1 No preemption victims found for incoming pod."
-    );
-    assert!(message(requests("3", "1"), &[]).ends_with("1 Preemption is not helpful for scheduling."));
+    assert_eq!(goes(json!({"nodeSelector": {"disk": "hdd"}}), &[]), [false]);
+    assert_eq!(goes(requests("2", "1"), &[requests("1", "1")]), [true]);
+    assert_eq!(goes(requests("3", "1"), &[]), [false]);
 }
 
 #[test]
