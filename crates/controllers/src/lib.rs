@@ -31,6 +31,7 @@ mod queue;
 mod replica_set;
 mod revision_control;
 mod revisions;
+mod scheduler;
 mod selector;
 mod stateful_set;
 mod template_hash;
@@ -117,6 +118,7 @@ fn start_all(start: &Start<'_>) {
     replica_set::start::<ReplicaSet>(start);
     replica_set::start::<ReplicationController>(start);
     deployment::start(start);
+    scheduler::start(start);
     stateful_set::start(start);
     service_endpoints(start);
     endpoint_slice_mirroring::start(start);

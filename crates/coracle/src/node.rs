@@ -147,8 +147,7 @@ impl Node {
         let controllers = control_plane.start_controllers(informers, &controllers_end);
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
         let address = network.node_address().to_string();
-        let kubelet_config =
-            KubeletConfig { bind_unscheduled: true, ..kubelet_config(&config, &directory, address) };
+        let kubelet_config = kubelet_config(&config, &directory, address);
         let node_client =
             in_memory::client(&control_plane.server, Identity::node(&config.node_name), KUBELET_AGENT);
         let kubelet = kubelet::spawn_kubelet(

@@ -32,8 +32,6 @@ pub struct KubeletConfig {
     pub env_file_syntax: envfile::Syntax,
     /// A container with an unresolved reference waits with `CreateContainerConfigError`.
     pub strict_references: bool,
-    /// This is the only node: pods without a node are bound to it.
-    pub bind_unscheduled: bool,
     /// Containers get the runtime's default seccomp profile unless they say otherwise.
     pub seccomp_default: bool,
     /// Where the seccomp profiles of the node lie, which pods name by `localhostProfile`.
@@ -69,7 +67,6 @@ impl KubeletConfig {
             feature_gates: FeatureGates::default(),
             env_file_syntax: envfile::Syntax::default(),
             strict_references: false,
-            bind_unscheduled: false,
             seccomp_default: true,
             hook_hosts: HookHosts::default(),
             cluster_domain: "cluster.local".to_owned(),

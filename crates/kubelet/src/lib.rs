@@ -17,8 +17,7 @@
 //! | one prober a container with probes (`probes`) | its counters | the container | its worker's inbox |
 //! | one task a hook that runs (`hooks`) | its log | the container, the pod's network | its worker's inbox |
 //! | `keep_node` | the node's object | the runtime's status | the API |
-//! | `watch_node` | a watch | the node's object | `pods`, `bind_unscheduled` |
-//! | `bind_unscheduled` | a watch | pods, the node | the API |
+//! | `watch_node` | a watch | the node's object | `pods` |
 //! | `watch_usage` (`eviction`) | when it looks next | the disk | `pods` |
 //! | events (`events`) | counts of events | its channel | the API |
 //!
@@ -31,7 +30,6 @@
 
 mod agent;
 mod api_error;
-mod binder;
 mod clock;
 mod config;
 mod container_config;
@@ -274,16 +272,6 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
         agent.node.send_replace(Some(Arc::new(node::own_node(&agent))));
         return of_this_machine.await;
     }
-    let binder = || async {
-        if agent.config.bind_unscheduled {
-            let (events, record) = events::event_recorder(
-                Some(agent.client.clone()),
-                "default-scheduler",
-                agent.config.node_name.clone(),
-            );
-            tokio::join!(binder::bind_unscheduled(agent.clone(), events), record);
-        }
-    };
     let pod_watch = || async {
         agent.node_known().await;
         pod_source::watch_pods(agent.client.clone(), agent.config.node_name.clone(), pods.clone()).await;
@@ -295,7 +283,6 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
         carried_on("watch of sources", sources),
         carried_on("watch of the node", || node::watch_node(agent.clone())),
         carried_on("status of the node", || node::keep_node(agent.clone())),
-        carried_on("scheduler", binder),
     );
 }
 

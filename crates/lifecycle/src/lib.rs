@@ -58,8 +58,8 @@ pub use memory::{
 pub use observed::{ContainerHealth, ContainerPhase, Health, ObservedContainer, ObservedSandbox, RuntimePod};
 pub use phase::{PodPhase, pod_phase};
 pub use placement::{
-    Amounts, Claim, HostPort, Load, Obstacle, Refusal, allocatable, is_kept_out, is_wanted, obstacles, refusal,
-    selects_node, tolerates,
+    Amounts, Claim, HostPort, Load, Obstacle, Refusal, allocatable, is_kept_out, is_wanted, obstacles,
+    refusal, selects_node, tolerates,
 };
 pub use plan::{Action, KillReason, Plan, PodView, plan};
 pub use probe::{ProbeCounter, ProbeKind, ProbeTiming};

@@ -105,7 +105,8 @@ impl Namespaces {
     fn holds(&self, name: &str, labels: &NamespaceLabels) -> bool {
         let nothing = Labels::new();
         self.named.contains(name)
-            || (self.selected != Selector::Nothing && self.selected.selects(labels.get(name).unwrap_or(&nothing)))
+            || (self.selected != Selector::Nothing
+                && self.selected.selects(labels.get(name).unwrap_or(&nothing)))
     }
 
     /// Whether it depends on the labels of namespaces.

@@ -63,8 +63,7 @@ impl Tally {
             return;
         }
         let mut counts = ByNode::new();
-        for (wish, node) in placed.filter(|(wish, _)| group.holds(wish, namespaces)) {
-            let _ = wish;
+        for (_, node) in placed.filter(|(wish, _)| group.holds(wish, namespaces)) {
             *counts.entry(Arc::clone(node)).or_default() += 1;
         }
         if self.asked.len() >= GROUPS

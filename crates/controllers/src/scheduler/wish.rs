@@ -183,7 +183,11 @@ fn pinned(pod: &Pod) -> Option<BTreeSet<String>> {
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
     let mut names = BTreeSet::new();
     for term in &required.node_selector_terms {
-        let named = term.match_fields.iter().flatten().find(|one| one.key == "metadata.name" && one.operator == "In")?;
+        let named = term
+            .match_fields
+            .iter()
+            .flatten()
+            .find(|one| one.key == "metadata.name" && one.operator == "In")?;
         names.extend(named.values.iter().flatten().cloned());
     }
     Some(names)
@@ -218,7 +222,8 @@ fn shape(pod: &Pod, claim: &Claim, claims: &[(String, bool)]) -> u64 {
         spec.node_selector.hash(&mut hasher);
         (spec.priority, &spec.preemption_policy).hash(&mut hasher);
         // The types of the API cannot be hashed, but written.
-        let text = serde_json::to_string(&(&spec.affinity, &spec.tolerations, &spec.topology_spread_constraints));
+        let text =
+            serde_json::to_string(&(&spec.affinity, &spec.tolerations, &spec.topology_spread_constraints));
         text.unwrap_or_default().hash(&mut hasher);
     }
     hasher.finish()

@@ -162,8 +162,7 @@ impl Cluster {
         self.api::<K>().create(&PostParams::default(), &object).await.expect("created")
     }
 
-    /// Adds a node that pretends: pods that have no node are bound to it, bound pods run and are ready at once, and pods
-    /// that are to go are gone.
+    /// Adds a node that pretends: pods that are bound to it run and are ready at once, and those that are to go are gone.
     pub(crate) async fn add_node(&self, name: &str) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -212,15 +211,7 @@ async fn attend(client: &Client, node: &str, pod: &Pod, number: u32) -> kube::Re
     match spec.node_name.as_deref() {
         Some(bound) if bound != node => return Ok(()),
         Some(_) => {}
-        // Somebody else (the scheduler, another node) may be quicker.
-        None => {
-            let binding = json!({
-                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-            });
-            pods.create_subresource::<_, Value>("binding", name, &PostParams::default(), &binding).await?;
-            return Ok(());
-        }
+        None => return Ok(()),
     }
     if pod.metadata.deletion_timestamp.is_some() {
         pods.delete(name, &DeleteParams::default().grace_period(0)).await?;

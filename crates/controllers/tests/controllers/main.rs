@@ -3,4 +3,5 @@
 mod cluster;
 mod endpoints;
 mod informers;
+mod scheduling;
 mod stateful_sets;

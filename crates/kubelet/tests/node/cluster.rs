@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::{ApiServer, ApiServerConfig, Identity, NoNodes};
+use futures::StreamExt as _;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher;
 use kubelet::{KubeletConfig, KubeletHandle, spawn_kubelet};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -52,6 +55,24 @@ fn client(server: &ApiServer, identity: Identity, failpoints: &Failpoints) -> ku
     kube::Client::new(failing, "default")
 }
 
+/// What the scheduler would do: every pod goes to the only node.
+async fn bind(client: kube::Client) {
+    let pods: Api<Pod> = Api::all(client.clone());
+    let homeless = watcher::Config::default().fields("spec.nodeName=");
+    let mut seen = std::pin::pin!(watcher::watcher(pods, homeless).default_backoff().applied_objects());
+    while let Some(pod) = seen.next().await {
+        let Ok(Pod { metadata, spec: Some(spec), .. }) = pod else { continue };
+        if spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()) {
+            continue;
+        }
+        let (name, namespace) = (metadata.name.unwrap_or_default(), metadata.namespace.unwrap_or_default());
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "node-1"}});
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+        // It may be gone again.
+        let _ = pods.create_subresource::<_, Value>("binding", &name, &PostParams::default(), &binding).await;
+    }
+}
+
 impl Cluster {
     pub(crate) async fn new() -> Self {
         Self::with(FakeRuntime::new(), |_| {}).await
@@ -64,7 +85,6 @@ impl Cluster {
         let server = ApiServer::new(server_config, store, Arc::new(NoNodes)).await.expect("a server");
         let dir = tempfile::tempdir().expect("a directory");
         let mut config = KubeletConfig::new("node-1", dir.path().join("kubelet"));
-        config.bind_unscheduled = true;
         config.resync = Duration::from_secs(2);
         change(&mut config);
         let mut cluster = Self {
@@ -76,6 +96,7 @@ impl Cluster {
             config,
             server,
         };
+        tokio::spawn(bind(cluster.client.clone()));
         cluster.start();
         cluster
     }
