@@ -82,10 +82,11 @@ impl FieldRule {
 }
 
 /// Names that mean the same for the table, and the word that stands for them.
-const ALIASES: [(&str, &[&str]); 3] = [
+const ALIASES: [(&str, &[&str]); 4] = [
     ("container[]", &["initContainers[]", "containers[]", "ephemeralContainers[]"]),
     ("probe", &["startupProbe", "livenessProbe", "readinessProbe"]),
     ("hook", &["postStart", "preStop"]),
+    ("betweenPods", &["podAffinity", "podAntiAffinity"]),
 ];
 
 /// A path of the schema (`initContainers[].livenessProbe.exec`) in the form of the table (`container[].probe.exec`).

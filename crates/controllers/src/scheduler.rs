@@ -34,6 +34,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::reasons::{condition, event};
 use events::{EventRecorder, EventType, pod_reference};
@@ -64,6 +65,9 @@ const MESSAGES: usize = 4;
 /// News that are taken up at once.
 const BATCH: usize = 1024;
 
+/// Waited after an internal error.
+const AFTER_A_FAULT: Duration = Duration::from_secs(1);
+
 /// What a cache tells.
 enum News {
     Pod(Change<Pod>),
@@ -89,11 +93,17 @@ pub(crate) fn start(start: &Start<'_>) {
     let desk = Arc::new(Desk { client, events, informers });
     start.task(async move {
         let mut under_way = UnderWay::default();
-        // A panic takes down what was decided, not what the caches know: another scheduler begins with nothing but them.
+        let mut inbox = inbox;
+        let work = async {
+            // After an internal error it begins anew, with what the caches know.
+            while fault::contained("scheduler", run(&desk, &mut inbox, &mut under_way)).await.is_none() {
+                tokio::time::sleep(AFTER_A_FAULT).await;
+            }
+        };
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
-            () = run(&desk, inbox, &mut under_way) => {}
+            () = work => {}
         }
         // What has begun is brought to its end, and told.
         while under_way.bindings.next().await.is_some() {}
@@ -159,7 +169,7 @@ struct UnderWay {
     unspoken: VecDeque<(Arc<Wish>, String)>,
 }
 
-async fn run(desk: &Arc<Desk>, mut inbox: mpsc::UnboundedReceiver<News>, under_way: &mut UnderWay) {
+async fn run(desk: &Arc<Desk>, inbox: &mut mpsc::UnboundedReceiver<News>, under_way: &mut UnderWay) {
     let informers = &desk.informers;
     tokio::join!(
         informers.nodes.synced(),
@@ -170,6 +180,7 @@ async fn run(desk: &Arc<Desk>, mut inbox: mpsc::UnboundedReceiver<News>, under_w
         informers.storage_classes.synced(),
     );
     let mut board = Board::beginning(Instant::now());
+    fill(&mut board, informers);
     let mut batch = Vec::new();
     loop {
         // Everything that is known by now, before anything is decided.
@@ -244,6 +255,21 @@ impl UnderWay {
         }
         self.speak(desk);
     }
+}
+
+/// Writes down what the caches know. What they have told and was not read yet says the same, or less, and is followed by
+/// the rest.
+fn fill(board: &mut Board, informers: &Informers) {
+    informers.nodes.all().into_iter().for_each(|node| take_up(board, News::Node(Change::Added(node))));
+    let namespaces = informers.namespaces.all();
+    namespaces.into_iter().for_each(|one| take_up(board, News::Namespace(Change::Added(one))));
+    let claims = informers.persistent_volume_claims.all();
+    claims.into_iter().for_each(|claim| take_up(board, News::Claim(Change::Added(claim))));
+    let volumes = informers.persistent_volumes.all();
+    volumes.into_iter().for_each(|volume| take_up(board, News::Volume(Change::Added(volume))));
+    let classes = informers.storage_classes.all();
+    classes.into_iter().for_each(|class| take_up(board, News::Class(Change::Added(class))));
+    informers.pods.all().into_iter().for_each(|pod| take_up(board, News::Pod(Change::Added(pod))));
 }
 
 /// Writes down what a cache has told.

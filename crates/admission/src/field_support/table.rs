@@ -25,6 +25,28 @@ impl FieldRule {
     }
 }
 
+/// The test of affinity between pods.
+const NEAR_AND_APART: &str =
+    "affinities::a_pod_goes_near_those_it_must_be_near_and_away_from_those_it_must_not";
+
+/// The fields of a term of affinity between pods.
+const NEAR_FIELDS: &[&str] = &[
+    "labelSelector",
+    "labelSelector.matchLabels",
+    "labelSelector.matchExpressions",
+    "labelSelector.matchExpressions[].key",
+    "labelSelector.matchExpressions[].operator",
+    "labelSelector.matchExpressions[].values",
+    "namespaces",
+    "topologyKey",
+    "namespaceSelector",
+    "namespaceSelector.matchLabels",
+    "namespaceSelector.matchExpressions",
+    "namespaceSelector.matchExpressions[].key",
+    "namespaceSelector.matchExpressions[].operator",
+    "namespaceSelector.matchExpressions[].values",
+];
+
 /// Every rule.
 pub const FIELD_RULES: &[FieldRule] = &[
     // The pod.
@@ -77,11 +99,87 @@ pub const FIELD_RULES: &[FieldRule] = &[
         &["requiredDuringSchedulingIgnoredDuringExecution"],
         "placements::node_selectors_and_required_affinity_choose_nodes",
     ),
-    shown("", &["nodeName"], "binder::only_pods_that_wait_for_the_default_scheduler_are_bound"),
+    shown(
+        "affinity.nodeAffinity",
+        &["preferredDuringSchedulingIgnoredDuringExecution"],
+        "scheduler::the_better_of_the_nodes_that_fit_is_taken",
+    ),
+    shown(
+        "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[]",
+        &[
+            "weight",
+            "preference",
+            "preference.matchExpressions",
+            "preference.matchExpressions[].key",
+            "preference.matchExpressions[].operator",
+            "preference.matchExpressions[].values",
+            "preference.matchFields",
+            "preference.matchFields[].key",
+            "preference.matchFields[].operator",
+            "preference.matchFields[].values",
+        ],
+        "scheduler::the_better_of_the_nodes_that_fit_is_taken",
+    ),
+    shown("affinity", &["betweenPods"], NEAR_AND_APART),
+    shown(
+        "affinity.betweenPods",
+        &[
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution[].weight",
+            "preferredDuringSchedulingIgnoredDuringExecution[].podAffinityTerm",
+        ],
+        NEAR_AND_APART,
+    ),
+    shown(
+        "affinity.betweenPods.requiredDuringSchedulingIgnoredDuringExecution[]",
+        NEAR_FIELDS,
+        NEAR_AND_APART,
+    ),
+    shown(
+        "affinity.betweenPods.requiredDuringSchedulingIgnoredDuringExecution[]",
+        &["matchLabelKeys", "mismatchLabelKeys"],
+        "affinities::keys_of_labels_bind_a_term_to_the_pod_s_own_values",
+    ),
+    shown(
+        "affinity.betweenPods.preferredDuringSchedulingIgnoredDuringExecution[].podAffinityTerm",
+        NEAR_FIELDS,
+        NEAR_AND_APART,
+    ),
+    shown(
+        "affinity.betweenPods.preferredDuringSchedulingIgnoredDuringExecution[].podAffinityTerm",
+        &["matchLabelKeys", "mismatchLabelKeys"],
+        "affinities::keys_of_labels_bind_a_term_to_the_pod_s_own_values",
+    ),
+    shown("", &["topologySpreadConstraints"], "spreads::pods_are_spread_as_the_constraint_says"),
+    shown(
+        "topologySpreadConstraints[]",
+        &[
+            "maxSkew",
+            "topologyKey",
+            "whenUnsatisfiable",
+            "minDomains",
+            "matchLabelKeys",
+            "labelSelector",
+            "labelSelector.matchLabels",
+            "labelSelector.matchExpressions",
+            "labelSelector.matchExpressions[].key",
+            "labelSelector.matchExpressions[].operator",
+            "labelSelector.matchExpressions[].values",
+        ],
+        "spreads::pods_are_spread_as_the_constraint_says",
+    ),
+    shown(
+        "topologySpreadConstraints[]",
+        &["nodeAffinityPolicy", "nodeTaintsPolicy"],
+        "spreads::nodes_that_the_pod_cannot_be_on_count_or_not_as_the_policies_say",
+    ),
+    shown("", &["priorityClassName"], "turns::more_important_pods_come_first_and_then_older_ones"),
+    shown("", &["nodeName"], "turns::only_pods_that_wait_for_this_scheduler_are_bound"),
     shown(
         "",
         &["schedulerName", "schedulingGates", "schedulingGates[].name"],
-        "binder::only_pods_that_wait_for_the_default_scheduler_are_bound",
+        "turns::only_pods_that_wait_for_this_scheduler_are_bound",
     ),
     shown(
         "",
@@ -503,25 +601,6 @@ pub const FIELD_RULES: &[FieldRule] = &[
         "pod_volumes::a_projected_volume_joins_its_sources",
     ),
     // What has no effect, or makes the pod wait, is said.
-    warned("affinity", &["podAffinity", "podAntiAffinity"], "has no effect: all pods are on the only node"),
-    warned(
-        "affinity.nodeAffinity",
-        &["preferredDuringSchedulingIgnoredDuringExecution"],
-        "has no effect: there is only one node to prefer",
-    ),
-    warned(
-        "",
-        &["topologySpreadConstraints"],
-        "has no effect: on a single node pods are always spread as well as can be",
-    ),
-    warned(
-        "",
-        &["priorityClassName"],
-        "has no effect: this node neither evicts nor preempts pods by priority",
-    )
-    .when(|class| !text(class).starts_with("system-"), r#""high""#),
-    warned("", &["priority"], "has no effect: this node neither evicts nor preempts pods by priority")
-        .when(|priority| !matches!(priority.as_i64(), Some(0 | 2_000_000_000 | 2_000_001_000)), "7"),
     warned("", &["schedulingGroup"], "has no effect: pods are scheduled one by one"),
     warned(
         "container[]",

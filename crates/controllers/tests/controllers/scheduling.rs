@@ -31,7 +31,8 @@ impl Cluster {
 
     async fn pod_until(&self, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) {
         let key = informer::ObjectKey::new("default", name);
-        self.until(&format!("pod {name} {what}"), |seen| seen.pods.get(&key).is_some_and(|pod| holds(&pod))).await;
+        self.until(&format!("pod {name} {what}"), |seen| seen.pods.get(&key).is_some_and(|pod| holds(&pod)))
+            .await;
     }
 
     async fn runs_on(&self, name: &str, node: &str) {
@@ -60,7 +61,8 @@ impl Cluster {
             let found = all.items.iter().any(|event| {
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
                 event.involved_object.name.as_deref() == Some(pod)
-                    && format!("{} {}: {}", text(&event.type_), text(&event.reason), text(&event.message)) == wanted
+                    && format!("{} {}: {}", text(&event.type_), text(&event.reason), text(&event.message))
+                        == wanted
             });
             if found {
                 return;
@@ -104,8 +106,7 @@ async fn cordons_and_taints_keep_pods_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_waits_for_a_port_that_another_holds() {
     let cluster = Cluster::new().await;
-    let with_port =
-        json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 8080}]}]});
+    let with_port = json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 8080}]}]});
     let _: Pod = cluster.create(pod("first", with_port.clone())).await;
     cluster.runs_on("first", "node-1").await;
     let _: Pod = cluster.create(pod("second", with_port)).await;
@@ -163,7 +164,9 @@ async fn pods_are_spread_over_nodes_and_a_restarted_scheduler_goes_on_where_it_w
         pod
     };
     let _: Pod = cluster.create(of_app("a")).await;
-    cluster.pod_until("a", "is placed", |pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())).await;
+    cluster
+        .pod_until("a", "is placed", |pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
+        .await;
     cluster.stop().await;
     let _: Pod = cluster.create(of_app("b")).await;
     let _: Pod = cluster.create(of_app("c")).await;
@@ -174,7 +177,9 @@ async fn pods_are_spread_over_nodes_and_a_restarted_scheduler_goes_on_where_it_w
             let pods = seen.pods.in_namespace("default");
             let nodes: std::collections::BTreeSet<_> =
                 pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
-            let waits = pods.iter().filter(|pod| condition(pod).is_some_and(|(_, _, said)| said.starts_with(waiting)));
+            let waits = pods
+                .iter()
+                .filter(|pod| condition(pod).is_some_and(|(_, _, said)| said.starts_with(waiting)));
             nodes.len() == 2 && waits.count() == 1
         })
         .await;
@@ -191,7 +196,9 @@ async fn many_pods_at_once_are_all_placed() {
         .until("all run, half of them on each node", |seen| {
             let pods = seen.pods.in_namespace("default");
             let on = |node: &str| {
-                pods.iter().filter(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)).count()
+                pods.iter()
+                    .filter(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node))
+                    .count()
             };
             on("node-1") == 55 && on("node-2") == 55
         })

@@ -18,7 +18,6 @@ async fn a_pod_runs_and_shows_it() {
     assert_eq!(pod["status"]["containerStatuses"][0]["containerID"], "fake://container0002");
     assert_eq!(pod["status"]["qosClass"], "BestEffort");
     for text in [
-        "Normal Scheduled : Successfully assigned default/p to node-1",
         "Normal Pulled spec.containers{a}: Container image \"busybox\" already present on machine and can be accessed by the pod",
         "Normal Created spec.containers{a}: Container created",
         "Normal Started spec.containers{a}: Container started",
