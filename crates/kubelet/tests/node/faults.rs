@@ -39,8 +39,7 @@ const RUNTIME: [&str; 12] = [
 ];
 
 /// Failpoints of the API: the next request whose line holds the text.
-const API: [&str; 8] = [
-    "POST /api/v1/namespaces/default/pods/p/binding",
+const API: [&str; 7] = [
     "PATCH /api/v1/namespaces/default/pods/p/status",
     "DELETE /api/v1/namespaces/default/pods/p",
     "POST /api/v1/namespaces/default/events",
