@@ -40,7 +40,7 @@ fn verdict(wish: &Wish, cluster: &Cluster, needs: &Needs) -> Verdict {
     let affinity = Affinity::of(wish, cluster);
     let spreading = Spreading::of(wish, cluster);
     let (mut fitting, mut unfit) = (Vec::new(), Vec::new());
-    for (name, _) in &cluster.nodes {
+    for name in cluster.nodes.keys() {
         let reasons = obstacles(wish, cluster, name, needs, &affinity, &spreading);
         if reasons.is_empty() {
             fitting.push(&**name);
