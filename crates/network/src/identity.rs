@@ -18,6 +18,10 @@ const RANGE_LENGTH: u8 = 20;
 /// How many ranges the pool holds.
 const RANGES: u32 = 1 << (RANGE_LENGTH - POOL_LENGTH);
 
+/// What the names of all nodes' tables begin with, and those of services end with.
+const TABLES: &str = "coracle-";
+const SERVICES: &str = "-services";
+
 /// Names that belong to one node, all derived from the path of its data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIdentity {
@@ -45,6 +49,22 @@ impl NodeIdentity {
         self.to_string()
     }
 
+    /// The name of the table of the services that the node routes.
+    #[must_use]
+    pub fn services_table(&self) -> String {
+        format!("{self}{SERVICES}")
+    }
+
+    /// Whether a table is that of the services of some node.
+    pub(crate) fn is_services_table(table: &str) -> bool {
+        table.starts_with(TABLES) && table.ends_with(SERVICES)
+    }
+
+    /// The priority of routes of which each node has one of its own; never that of a held range.
+    pub(crate) fn route_priority(&self) -> u32 {
+        u32::from_be_bytes([0x7f, self.digest[12], self.digest[13], self.digest[14]])
+    }
+
     /// The node's end of the link of the pod at `offset` in the range (below 4,096, so at most three digits).
     #[must_use]
     pub fn interface(&self, offset: u64) -> String {
@@ -68,7 +88,7 @@ impl NodeIdentity {
 /// `coracle-` and sixteen hexadecimal digits.
 impl fmt::Display for NodeIdentity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "coracle-{}", hex::encode(&self.digest[..8]))
+        write!(formatter, "{TABLES}{}", hex::encode(&self.digest[..8]))
     }
 }
 

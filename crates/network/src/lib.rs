@@ -19,12 +19,15 @@ mod dns_route;
 mod hosts;
 mod identity;
 mod links;
+#[cfg(test)]
+mod machine;
 mod netlink;
 mod nftables;
 mod packet_filter;
 mod pods;
 mod range;
 mod resolver;
+mod services;
 mod sockets;
 
 pub use allocations::{AllocateError, AllocationsError, HostPort, Protocol};
@@ -44,4 +47,5 @@ pub use resolver::{
     ClusterDns, DnsConfig, DnsLimit, DnsPolicy, MISSING_CLUSTER_DNS, PodDns, ReadResolverError, ResolvConf,
     ResolverFiles, ResolverStamp, machine_resolv_conf, missing_cluster_dns_message, pod_dns,
 };
+pub use services::{RouteServicesError, ServicePort, ServiceTable, ServiceUpdate, TrafficPolicy};
 pub use sockets::{ConnectInsideError, connect_inside, is_link_local};

@@ -31,6 +31,7 @@ const IFLA_MTU: u16 = 4;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
+const IFLA_GROUP: u16 = 27;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
@@ -60,6 +61,9 @@ const ROUTE_UNREACHABLE: u8 = 7;
 const ROUTE_ONLINK: u32 = 4;
 /// The origin that our routes carry (`ip route` shows it as `proto 197`), so that an administrator can tell them apart.
 const ROUTE_ORIGIN: u8 = 197;
+
+/// The group of the links of pods of every node, by which a node knows the pods of others (`ip link show group 49372`).
+pub(crate) const LINK_GROUP: u32 = 0xc0dc;
 
 /// The index of the loopback link in every namespace.
 pub(crate) const LOOPBACK: u32 = 1;
@@ -100,6 +104,13 @@ pub(crate) struct Route {
     pub(crate) ours: bool,
 }
 
+impl Route {
+    /// Whether it is the one of [`unreachable_range`] with that priority.
+    pub(crate) fn is_closed_by(&self, priority: u32) -> bool {
+        self.ours && self.kind == ROUTE_UNREACHABLE && self.priority == priority
+    }
+}
+
 /// The two ends of a pod's link.
 pub(crate) struct PodLink<'a> {
     pub(crate) name: &'a str,
@@ -108,6 +119,8 @@ pub(crate) struct PodLink<'a> {
     pub(crate) peer_hardware: [u8; 6],
     pub(crate) peer_namespace: BorrowedFd<'a>,
     pub(crate) mtu: u32,
+    /// The group of the near end.
+    pub(crate) group: u32,
 }
 
 /// Netlink's route family in one network namespace.
@@ -215,6 +228,7 @@ pub(crate) fn make_pod_link(link: &PodLink<'_>) -> Message {
         &link_head(0, IFF_UP),
     );
     message.put_text(IFLA_IFNAME, link.name).put(IFLA_ADDRESS, &link.hardware).put_u32(IFLA_MTU, link.mtu);
+    message.put_u32(IFLA_GROUP, link.group);
     message.nest(IFLA_LINKINFO, |message| {
         message.put(IFLA_INFO_KIND, b"veth").nest(IFLA_INFO_DATA, |message| {
             message.nest(VETH_INFO_PEER, |message| {
@@ -242,6 +256,14 @@ pub(crate) fn set_no_queue(index: u32) -> Message {
 /// Switches a link on.
 pub(crate) fn set_up(index: u32) -> Message {
     Message::new("switch the link on", RTM_NEWLINK, ACK, &link_head(index, IFF_UP))
+}
+
+/// Puts a link into the group of pods' links.
+pub(crate) fn join_group(index: u32) -> Message {
+    let mut message =
+        Message::new("put the link into the group of pods", RTM_NEWLINK, ACK, &link_head(index, 0));
+    message.put_u32(IFLA_GROUP, LINK_GROUP);
+    message
 }
 
 /// Writes what a link is for where `ip link` shows it.
@@ -304,11 +326,31 @@ pub(crate) fn hold_range(range: AddressRange) -> Message {
 }
 
 fn held_range(kind: u16, flags: u16, range: AddressRange) -> Message {
+    // The worst priority: any route that somebody else has for the same range wins.
+    closed_range(kind, flags, range, u32::MAX)
+}
+
+fn closed_range(kind: u16, flags: u16, range: AddressRange, priority: u32) -> Message {
     let head = route_head(range.prefix_length(), 0, ROUTE_UNREACHABLE, 0);
     let mut message = Message::new(format!("hold the range {range}"), kind, flags, &head);
-    // The worst priority: any route that somebody else has for the same range wins.
-    message.put(RTA_DST, &range.network().octets()).put_u32(RTA_PRIORITY, u32::MAX);
+    message.put(RTA_DST, &range.network().octets()).put_u32(RTA_PRIORITY, priority);
     message
+}
+
+/// The route that says "nobody is here" for addresses that only a packet filter could lead anywhere. The priority is the node's, so that
+/// several nodes can have one for the same range.
+pub(crate) fn unreachable_range(range: AddressRange, priority: u32) -> Message {
+    closed_range(RTM_NEWROUTE, ACK | CREATE | REPLACE, range, priority)
+}
+
+/// Takes that route away.
+pub(crate) fn without_range(range: AddressRange, priority: u32) -> Message {
+    closed_range(RTM_DELROUTE, ACK, range, priority)
+}
+
+/// Sets a switch of a link. The thread that calls this is in the node's namespace, so `/proc/sys/net` is the node's.
+pub(crate) fn set_link_switch(family: &str, link: &str, switch: &str, value: &str) -> io::Result<()> {
+    std::fs::write(format!("/proc/sys/net/{family}/conf/{link}/{switch}"), value)
 }
 
 fn read_u32(bytes: &[u8]) -> Option<u32> {

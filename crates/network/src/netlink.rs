@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::RecvFlags;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{
+    Timeout, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
+    set_socket_send_buffer_size_force, set_socket_timeout,
+};
 
 const HEADER_LENGTH: usize = 16;
 const NLMSG_ERROR: u16 = 2;
@@ -134,11 +137,22 @@ impl Message {
         self
     }
 
+    /// Appends an attribute whose value are attributes that are made already.
+    pub(crate) fn put_nested(&mut self, kind: u16, value: &[u8]) -> &mut Self {
+        self.put(kind | NESTED, value)
+    }
+
     /// Appends fixed bytes inside a nest (a veth peer begins with a link header).
     pub(crate) fn put_raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self.pad();
         self
+    }
+
+    /// The kernel answers only what was asked for: a list ends with a mark of its own.
+    pub(crate) fn without_acknowledgement(&mut self) {
+        self.flags &= !ACK;
+        self.bytes[6..8].copy_from_slice(&self.flags.to_ne_bytes());
     }
 
     fn finish(&self, sequence: u32, into: &mut Vec<u8>) {
@@ -170,6 +184,8 @@ pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
 pub(crate) struct NetlinkSocket {
     socket: Socket,
     sequence: u32,
+    /// What the buffers for sending and receiving were made to hold, in bytes.
+    room: (usize, usize),
 }
 
 impl NetlinkSocket {
@@ -183,7 +199,7 @@ impl NetlinkSocket {
         // The kernel answers within the call; the limit is for a kernel that swallowed an answer, not for a slow one.
         set_socket_timeout(socket.as_fd(), Timeout::Recv, Some(Duration::from_secs(10)))
             .map_err(|error| NetlinkError::Socket(error.into()))?;
-        Ok(Self { socket, sequence: 0 })
+        Ok(Self { socket, sequence: 0, room: (0, 0) })
     }
 
     fn send(&mut self, messages: &[Message]) -> Result<u32, NetlinkError> {
@@ -193,8 +209,28 @@ impl NetlinkSocket {
             self.sequence = self.sequence.wrapping_add(1);
             message.finish(self.sequence, &mut bytes);
         }
+        self.make_room(bytes.len(), messages.len());
         self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map_err(NetlinkError::Socket)?;
         Ok(first)
+    }
+
+    /// The kernel takes a piece only if it fits into the socket's buffer, and keeps the answers to all of it in another.
+    fn make_room(&mut self, bytes: usize, messages: usize) {
+        /// What every kernel gives without being asked.
+        const USUAL: usize = 128 * 1024;
+        /// What an acknowledgement takes, with the kernel's book-keeping and an explanation.
+        const ANSWER: usize = 1024;
+        let (send, receive) = (bytes + bytes / 4, messages * ANSWER);
+        if send > self.room.0.max(USUAL) {
+            // Without the right to more, as much as anybody may have; the kernel refuses what does not fit.
+            let _ = set_socket_send_buffer_size_force(self.socket.as_fd(), send)
+                .or_else(|_| set_socket_send_buffer_size(self.socket.as_fd(), send));
+            self.room.0 = send;
+        }
+        if receive > self.room.1.max(USUAL) {
+            let _ = set_socket_recv_buffer_size_force(self.socket.as_fd(), receive);
+            self.room.1 = receive;
+        }
     }
 
     fn receive(&self) -> Result<Vec<u8>, NetlinkError> {
@@ -231,8 +267,18 @@ impl NetlinkSocket {
 
     /// Sends one message that asks for a list and answers the payload of each entry.
     pub(crate) fn dump(&mut self, message: &Message) -> Result<Vec<Vec<u8>>, NetlinkError> {
-        let first = self.send(std::slice::from_ref(message))?;
         let mut entries = Vec::new();
+        self.dump_each(message, |entry| entries.push(entry.to_vec()))?;
+        Ok(entries)
+    }
+
+    /// Sends one message that asks for a list and shows the payload of each entry.
+    pub(crate) fn dump_each(
+        &mut self,
+        message: &Message,
+        mut show: impl FnMut(&[u8]),
+    ) -> Result<(), NetlinkError> {
+        let first = self.send(std::slice::from_ref(message))?;
         loop {
             let datagram = self.receive()?;
             for (kind, sequence, payload) in split(&datagram) {
@@ -240,9 +286,9 @@ impl NetlinkSocket {
                     continue;
                 }
                 match kind {
-                    NLMSG_DONE => return Ok(entries),
+                    NLMSG_DONE => return Ok(()),
                     NLMSG_ERROR => return Err(refusal(message, payload)?.unwrap_or(NetlinkError::Malformed)),
-                    _ => entries.push(payload.to_vec()),
+                    _ => show(payload),
                 }
             }
         }

@@ -70,7 +70,7 @@ impl PacketFilter {
         }
         let pairs: Vec<_> = pods.addresses().map(|address| (address, address)).collect();
         if !pairs.is_empty() {
-            changes.push(add_address_pairs(&filter.table, ITSELF, &pairs));
+            changes.extend(add_address_pairs(&filter.table, ITSELF, &pairs));
         }
         commit(&mut filter.socket, changes)?;
         if let Some(dns) = dns {
@@ -158,13 +158,12 @@ impl PacketFilter {
 
     /// A pod came: it may talk to itself over a redirection.
     pub(crate) fn add_pod(&mut self, address: Ipv4Addr) -> Result<(), NetlinkError> {
-        commit(&mut self.socket, vec![add_address_pairs(&self.table, ITSELF, &[(address, address)])])
+        commit(&mut self.socket, add_address_pairs(&self.table, ITSELF, &[(address, address)]))
     }
 
     /// A pod went.
     pub(crate) fn remove_pod(&mut self, address: Ipv4Addr) -> Result<(), NetlinkError> {
-        match commit(&mut self.socket, vec![remove_address_pairs(&self.table, ITSELF, &[(address, address)])])
-        {
+        match commit(&mut self.socket, remove_address_pairs(&self.table, ITSELF, &[(address, address)])) {
             Err(error) if !error.is_absent() => Err(error),
             _ => Ok(()),
         }

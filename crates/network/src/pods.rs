@@ -20,6 +20,9 @@ use crate::links::{self, LOOPBACK, Link, NamespaceError, PodLink, Routing};
 use crate::netlink::NetlinkError;
 use crate::packet_filter::{ApiRoute, PacketFilter};
 use crate::range::AddressRange;
+use crate::services::{
+    LoopbackReach, RouteServicesError, RouterConfig, ServiceRouter, ServiceUpdate, remove_services_of,
+};
 
 /// The first station of every packet of a pod: an address that no machine has, the same in every pod.
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
@@ -39,6 +42,8 @@ pub struct NetworkConfig {
     pub mtu: Option<u32>,
     /// Where the nodes of this machine note which range each has; emptied when the machine restarts.
     pub claims_dir: PathBuf,
+    /// Whether the packet filter is used; without it, it is as on a machine that has none.
+    pub packet_filter: bool,
 }
 
 impl NetworkConfig {
@@ -50,6 +55,7 @@ impl NetworkConfig {
             range: None,
             mtu: None,
             claims_dir: PathBuf::from(crate::claims::CLAIMS_DIRECTORY),
+            packet_filter: true,
         }
     }
 }
@@ -96,8 +102,8 @@ pub enum NetworkWarning {
     },
     /// The packet filter cannot be used.
     #[error(
-        "pods reach this machine and each other but nothing beyond, host ports do not work and link-local addresses are not \
-         closed: {reason}; the kernel needs nf_tables with NAT"
+        "pods reach this machine and each other but nothing beyond, services have no route, host ports do not work and \
+         link-local addresses are not closed: {reason}; the kernel needs nf_tables with NAT"
     )]
     NoPacketFilter {
         /// What the kernel said.
@@ -282,6 +288,7 @@ pub enum RouteDnsError {
 #[derive(Clone, Debug)]
 pub struct Network {
     thread: Arc<NetworkThread>,
+    services: Arc<ServiceRouter>,
     facts: Arc<OpenFacts>,
 }
 
@@ -317,13 +324,13 @@ impl Network {
         let (opened, when_opened) = mpsc::channel();
         let thread = std::thread::Builder::new().name("network".into());
         let body = move || match PodConnections::open(config) {
-            Ok(connections) => {
+            Ok((connections, services)) => {
                 let facts = OpenFacts {
                     range: connections.allocations.range(),
                     node_address: connections.allocations.node_address(),
                     warnings: connections.warnings.clone(),
                 };
-                let _ = opened.send(Ok(facts));
+                let _ = opened.send(Ok((facts, services)));
                 connections.serve(&queue);
             }
             Err(error) => {
@@ -332,12 +339,12 @@ impl Network {
         };
         let body = thread.spawn(body).map_err(OpenNetworkError::Thread)?;
         let thread = Arc::new(NetworkThread { commands: Some(commands), body: Some(body) });
-        let facts =
+        let (facts, services) =
             when_opened.recv().map_err(|_| OpenNetworkError::Thread(io::ErrorKind::BrokenPipe.into()))??;
         for warning in &facts.warnings {
             tracing::warn!("{warning}");
         }
-        Ok(Self { thread, facts: Arc::new(facts) })
+        Ok(Self { thread, services, facts: Arc::new(facts) })
     }
 
     /// What this machine lacks (already logged once).
@@ -413,7 +420,17 @@ impl Network {
         self.ask(|reply| Command::RouteDns { dns, reply }).await.unwrap_or(Err(RouteDnsError::Closed))
     }
 
-    /// Removes everything of this node from the machine: links, routes, the table, the claim, and forwarding if the first
+    /// Routes services as they are from now on. Changes of many at once are cheaper than one after the other; connections that
+    /// exist go on, but flows of UDP to backends that are gone begin anew. Routes stay when the network is dropped, until the next start
+    /// has said what [all](ServiceUpdate::All) services are, or [`Network::cleanup`].
+    ///
+    /// # Errors
+    /// Where the machine has no packet filter (addresses of services are then closed), or it refuses the routes.
+    pub async fn route_services(&self, update: ServiceUpdate) -> Result<(), RouteServicesError> {
+        self.services.update(update).await
+    }
+
+    /// Removes everything of this node from the machine: links, routes, the tables, the claim, and forwarding if the first
     /// node switched it on and this is the last. For a throwaway node.
     pub async fn cleanup(self) -> Result<(), TeardownPodError> {
         self.ask(|reply| Command::Cleanup { reply }).await.unwrap_or(Err(TeardownPodError::Closed))
@@ -438,6 +455,10 @@ struct PodConnections {
     api: Option<ApiRoute>,
     /// How the cluster's DNS is reached, once there is one.
     dns: Option<DnsRoute>,
+    /// Routes services, on a thread of its own.
+    services: Arc<ServiceRouter>,
+    /// Pods behind ports of the machine, which its loopback addresses reach.
+    loopback: LoopbackReach,
     /// Held as long as the thread lives: two writers of one list would give an address twice.
     _lock: fs::File,
 }
@@ -450,7 +471,8 @@ struct Found {
 }
 
 impl PodConnections {
-    fn open(config: NetworkConfig) -> Result<Self, OpenNetworkError> {
+    /// The connections, and the router of services beside them.
+    fn open(config: NetworkConfig) -> Result<(Self, Arc<ServiceRouter>), OpenNetworkError> {
         let unusable = |source| OpenNetworkError::DataDir { path: config.data_dir.clone(), source };
         let data_dir = fs::canonicalize(&config.data_dir).map_err(unusable)?;
         let directory = data_dir.join("network");
@@ -526,15 +548,34 @@ impl PodConnections {
                 warnings.push(NetworkWarning::NoLinks { reason: chain(&error) });
                 routing = None;
             } else {
-                match PacketFilter::install(identity.table(), prefix, range, &allocations, None, None) {
-                    Ok(installed) => filter = Some(installed),
-                    Err(error) => warnings.push(NetworkWarning::NoPacketFilter { reason: chain(&error) }),
+                // An older version made links without a group.
+                let _ = usable
+                    .apply(&own_links.iter().map(|link| links::join_group(link.index)).collect::<Vec<_>>());
+                if config.packet_filter {
+                    match PacketFilter::install(identity.table(), prefix, range, &allocations, None, None) {
+                        Ok(installed) => filter = Some(installed),
+                        Err(error) => {
+                            warnings.push(NetworkWarning::NoPacketFilter { reason: chain(&error) });
+                        }
+                    }
+                } else {
+                    let reason = "it is switched off".to_owned();
+                    warnings.push(NetworkWarning::NoPacketFilter { reason });
                 }
                 warnings.extend(switch_forwarding_on(claims.as_ref()));
             }
         }
         let kernel = routing.map_or(Kernel::Unusable, |routing| Kernel::Usable { routing, filter });
-        Ok(Self {
+        let loopback = LoopbackReach::default();
+        let services = ServiceRouter::start(RouterConfig {
+            identity: identity.clone(),
+            pods: range,
+            has_filter: matches!(kernel, Kernel::Usable { filter: Some(_), .. }),
+            has_links: matches!(kernel, Kernel::Usable { .. }),
+            loopback: loopback.clone(),
+        });
+        let services = Arc::new(services.map_err(OpenNetworkError::Thread)?);
+        let connections = Self {
             identity,
             file,
             allocations,
@@ -544,8 +585,11 @@ impl PodConnections {
             warnings,
             api: None,
             dns: None,
+            services: Arc::clone(&services),
+            loopback,
             _lock: lock,
-        })
+        };
+        Ok((connections, services))
     }
 
     fn serve(mut self, queue: &mpsc::Receiver<Command>) {
@@ -657,6 +701,7 @@ impl PodConnections {
             peer_hardware: pod_hardware,
             peer_namespace: namespace,
             mtu: self.mtu,
+            group: links::LINK_GROUP,
         })])?;
         fault::point("network.link_made");
         restrict_link(&name);
@@ -676,9 +721,9 @@ impl PodConnections {
             links::add_default_route(inner, GATEWAY, pod),
         ])?;
         routing.await_operation(&name)?;
-        if !allocation.ports.is_empty() {
+        if !allocation.ports.is_empty() || self.loopback.holds(pod) {
             // Lets 127.0.0.1:PORT of the machine lead to the pod; the guard chain keeps pods away from 127.0.0.0/8.
-            let _ = write_link_switch("ipv4", &name, "route_localnet", "1");
+            let _ = links::set_link_switch("ipv4", &name, "route_localnet", "1");
         }
         Ok(())
     }
@@ -701,6 +746,7 @@ impl PodConnections {
                     self.api.as_ref(),
                     self.dns.as_ref(),
                 )?;
+                self.services.write_anew();
             }
             Err(error) => return Err(error.into()),
         }
@@ -716,6 +762,7 @@ impl PodConnections {
         if let Kernel::Usable { routing, filter } = &mut self.kernel {
             // The link takes its addresses, its routes and its other end with it.
             routing.remove_link(&name).map_err(TeardownPodError::Kernel)?;
+            self.loopback.forget(allocation.address);
             fault::point("network.unlinked");
             if let Some(filter) = filter {
                 filter.remove_pod(allocation.address).map_err(TeardownPodError::Kernel)?;
@@ -779,6 +826,7 @@ impl PodConnections {
     fn cleanup(&mut self) -> Result<(), TeardownPodError> {
         let mut outcome = self.retain(&BTreeSet::new()).map(drop);
         let range = self.allocations.range();
+        outcome = outcome.and(self.services.remove().map_err(TeardownPodError::Kernel));
         if let Kernel::Usable { routing, filter } = &mut self.kernel {
             if let Some(filter) = filter {
                 outcome = outcome.and(filter.remove().map_err(TeardownPodError::Kernel));
@@ -829,7 +877,11 @@ fn clear_abandoned(routing: &mut Routing, range: AddressRange, data_dir: &Path) 
         .map(|link| routing.remove_link(&link.name).map(drop))
         .collect::<Vec<_>>()
         .into_iter()
-        .chain([PacketFilter::remove_table_of(&identity), routing.remove_held_range(range)]);
+        .chain([
+            PacketFilter::remove_table_of(&identity),
+            remove_services_of(routing, &identity),
+            routing.remove_held_range(range),
+        ]);
     for error in outcomes.filter_map(Result::err) {
         tracing::debug!(data_dir = %data_dir.display(), %error, "something of an abandoned node could not be removed");
     }
@@ -913,16 +965,11 @@ fn switch_forwarding_on(claims: Option<&Claims>) -> Option<NetworkWarning> {
     }
 }
 
-/// The thread that calls this is in the node's namespace, so `/proc/sys/net` is the node's.
-fn write_link_switch(family: &str, link: &str, switch: &str, value: &str) -> io::Result<()> {
-    fs::write(format!("/proc/sys/net/{family}/conf/{link}/{switch}"), value)
-}
-
 /// A pod can send only from its own address, and has no second way to the machine over IPv6. Where the switches cannot be
 /// written (a read-only /proc/sys) the pod still works.
 fn restrict_link(name: &str) {
     for (family, switch, value) in [("ipv4", "rp_filter", "1"), ("ipv6", "disable_ipv6", "1")] {
-        if let Err(error) = write_link_switch(family, name, switch, value) {
+        if let Err(error) = links::set_link_switch(family, name, switch, value) {
             tracing::debug!(link = name, switch, %error, "cannot set a switch of the link");
         }
     }

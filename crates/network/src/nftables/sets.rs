@@ -1,0 +1,235 @@
+//! Sets and maps of the packet filter, and what is put into them.
+//!
+//! A key of several parts is each part in order, filled up with zeros to four bytes.
+
+use std::net::Ipv4Addr;
+
+use super::message;
+use crate::netlink::{CREATE, DUMP, Message, NetlinkError, NetlinkSocket, attribute, attributes};
+
+const NEW_SET: u16 = 9;
+const NEW_ELEMENTS: u16 = 12;
+const GET_ELEMENTS: u16 = 13;
+const DELETE_ELEMENTS: u16 = 14;
+
+const IS_MAP: u32 = 0x8;
+const HAS_TIMEOUT: u32 = 0x10;
+const FILLED_BY_RULES: u32 = 0x20;
+const VERDICT: u32 = 0xffff_ff00;
+const VERDICT_GOTO: i32 = -4;
+const VERDICT_ACCEPT: i32 = 1;
+
+/// As many elements go into one message: its list may not be longer than 64 KiB, and none takes more than 220 bytes.
+const ELEMENTS_IN_A_MESSAGE: usize = 256;
+/// The nft program shows no more of a comment.
+const COMMENT_BYTES: usize = 120;
+
+/// What the parts of a key or value are, in the numbering of the nft program, so that it shows them well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Address = 7,
+    Protocol = 12,
+    Port = 13,
+    Number = 19,
+}
+
+/// What is in a set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SetKind {
+    /// Keys alone.
+    Set(&'static [Part]),
+    /// To each key a value.
+    Map(&'static [Part], &'static [Part]),
+    /// To each key a value, which rules note and the kernel forgets after a while.
+    Memory(&'static [Part], &'static [Part]),
+    /// To each key what is done with the packet.
+    Verdicts(&'static [Part]),
+}
+
+fn type_number(parts: &[Part]) -> u32 {
+    parts.iter().fold(0, |number, part| (number << 6) | *part as u32)
+}
+
+fn length(parts: &[Part]) -> u32 {
+    4 * u32::try_from(parts.len()).expect("a few parts")
+}
+
+/// Makes a set.
+pub(crate) fn make_set(table: &str, set: &str, kind: SetKind) -> Message {
+    let mut message = message(format!("make the packet filter set {set}"), NEW_SET, CREATE);
+    let (flags, key) = match kind {
+        SetKind::Set(key) => (0, key),
+        SetKind::Map(key, _) | SetKind::Verdicts(key) => (IS_MAP, key),
+        SetKind::Memory(key, _) => (IS_MAP | HAS_TIMEOUT | FILLED_BY_RULES, key),
+    };
+    message.put_text(1, table).put_text(2, set).put_u32_be(3, flags);
+    message.put_u32_be(4, type_number(key)).put_u32_be(5, length(key));
+    match kind {
+        SetKind::Set(_) => {}
+        SetKind::Map(_, value) | SetKind::Memory(_, value) => {
+            message.put_u32_be(6, type_number(value)).put_u32_be(7, length(value));
+        }
+        SetKind::Verdicts(_) => {
+            message.put_u32_be(6, VERDICT).put_u32_be(7, 0);
+        }
+    }
+    // The number by which other messages of the batch could name it.
+    message.put_u32_be(10, 1);
+    message
+}
+
+/// One element: a key, and in a map what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Element {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Value,
+    /// For people who look.
+    pub(crate) comment: Option<String>,
+    /// In a memory: how long it stays after it was used, and how long it stays now, in milliseconds.
+    pub(crate) life: Option<(u64, u64)>,
+}
+
+/// What belongs to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    None,
+    Data(Vec<u8>),
+    Goto(String),
+    Accept,
+}
+
+impl Element {
+    /// An element of a set.
+    pub(crate) fn key(key: Vec<u8>) -> Self {
+        Self::new(key, Value::None)
+    }
+
+    /// An element of a map.
+    pub(crate) fn new(key: Vec<u8>, value: Value) -> Self {
+        Self { key, value, comment: None, life: None }
+    }
+
+    fn put(&self, message: &mut Message) {
+        message.nest(1, |element| {
+            element.nest(1, |data| {
+                data.put(1, &self.key);
+            });
+            match &self.value {
+                Value::None => {}
+                Value::Data(bytes) => {
+                    element.nest(2, |data| {
+                        data.put(1, bytes);
+                    });
+                }
+                Value::Goto(chain) => put_verdict(element, VERDICT_GOTO, Some(chain)),
+                Value::Accept => put_verdict(element, VERDICT_ACCEPT, None),
+            }
+            if let Some((whole, left)) = self.life {
+                element.put(4, &whole.to_be_bytes()).put(5, &left.to_be_bytes());
+            }
+            if let Some(comment) = &self.comment {
+                let mut end = comment.len().min(COMMENT_BYTES);
+                while !comment.is_char_boundary(end) {
+                    end -= 1;
+                }
+                let mut bytes = vec![0, u8::try_from(end + 1).expect("shorter than 256")];
+                bytes.extend_from_slice(comment[..end].as_bytes());
+                bytes.push(0);
+                element.put(6, &bytes);
+            }
+        });
+    }
+}
+
+fn put_verdict(element: &mut Message, code: i32, chain: Option<&str>) {
+    element.nest(2, |data| {
+        data.nest(2, |verdict| {
+            verdict.put(1, &code.to_be_bytes());
+            if let Some(chain) = chain {
+                verdict.put_text(2, chain);
+            }
+        });
+    });
+}
+
+/// The elements of a memory.
+pub(crate) fn remembered(
+    socket: &mut NetlinkSocket,
+    table: &str,
+    memory: &str,
+) -> Result<Vec<Element>, NetlinkError> {
+    let mut request = message(format!("list the packet filter set {memory}"), GET_ELEMENTS, DUMP);
+    request.without_acknowledgement();
+    request.put_text(1, table).put_text(2, memory);
+    let mut elements = Vec::new();
+    socket.dump_each(&request, |entry| {
+        let Some(list) = entry.get(4..).and_then(|rest| attribute(rest, 3)) else { return };
+        for (_, element) in attributes(list) {
+            let bytes = |kind| attribute(element, kind).and_then(|data| attribute(data, 1));
+            let time = |kind| Some(u64::from_be_bytes(attribute(element, kind)?.try_into().ok()?));
+            if let (Some(key), Some(value)) = (bytes(1), bytes(2)) {
+                let value = Value::Data(value.to_vec());
+                elements.push(Element { life: time(4).zip(time(5)), ..Element::new(key.to_vec(), value) });
+            }
+        }
+    })?;
+    Ok(elements)
+}
+
+/// Puts elements into a set.
+pub(crate) fn add_elements(table: &str, set: &str, elements: &[Element]) -> Vec<Message> {
+    let one = |some: &[Element]| {
+        let mut message = message(format!("add to the packet filter set {set}"), NEW_ELEMENTS, CREATE);
+        message
+            .put_text(1, table)
+            .put_text(2, set)
+            .nest(3, |list| some.iter().for_each(|each| each.put(list)));
+        message
+    };
+    elements.chunks(ELEMENTS_IN_A_MESSAGE).map(one).collect()
+}
+
+/// Takes elements out of a set; all of them must be in it.
+pub(crate) fn remove_elements(table: &str, set: &str, keys: &[Vec<u8>]) -> Vec<Message> {
+    let one = |some: &[Vec<u8>]| {
+        let mut message = message(format!("remove from the packet filter set {set}"), DELETE_ELEMENTS, 0);
+        message.put_text(1, table).put_text(2, set).nest(3, |list| {
+            some.iter().for_each(|key| Element::key(key.clone()).put(list));
+        });
+        message
+    };
+    keys.chunks(ELEMENTS_IN_A_MESSAGE).map(one).collect()
+}
+
+/// Makes a set of pairs of IPv4 addresses.
+pub(crate) fn make_address_pair_set(table: &str, set: &str) -> Message {
+    make_set(table, set, SetKind::Set(&[Part::Address, Part::Address]))
+}
+
+/// Puts pairs into a set.
+pub(crate) fn add_address_pairs(table: &str, set: &str, pairs: &[(Ipv4Addr, Ipv4Addr)]) -> Vec<Message> {
+    let elements: Vec<Element> = pairs.iter().map(|pair| Element::key(pair_key(pair))).collect();
+    add_elements(table, set, &elements)
+}
+
+/// Takes pairs out of a set; all of them must be in it.
+pub(crate) fn remove_address_pairs(table: &str, set: &str, pairs: &[(Ipv4Addr, Ipv4Addr)]) -> Vec<Message> {
+    let keys: Vec<Vec<u8>> = pairs.iter().map(pair_key).collect();
+    remove_elements(table, set, &keys)
+}
+
+fn pair_key((first, second): &(Ipv4Addr, Ipv4Addr)) -> Vec<u8> {
+    [first.octets(), second.octets()].concat()
+}
+
+/// Makes a set of IPv4 addresses that fills by itself, each with a counter of its own, and forgets them again.
+pub(crate) fn make_counted_addresses(table: &str, set: &str, most: u32, forgotten_after_ms: u64) -> Message {
+    let mut message = message(format!("make the packet filter set {set}"), NEW_SET, CREATE);
+    message.put_text(1, table).put_text(2, set).put_u32_be(3, HAS_TIMEOUT | FILLED_BY_RULES);
+    message.put_u32_be(4, Part::Address as u32).put_u32_be(5, 4);
+    message.nest(9, |description| {
+        description.put_u32_be(1, most);
+    });
+    message.put_u32_be(10, 2).put(11, &forgotten_after_ms.to_be_bytes());
+    message
+}
