@@ -133,7 +133,7 @@ impl Element {
                     end -= 1;
                 }
                 let mut bytes = vec![0, u8::try_from(end + 1).expect("shorter than 256")];
-                bytes.extend_from_slice(comment[..end].as_bytes());
+                bytes.extend_from_slice(&comment.as_bytes()[..end]);
                 bytes.push(0);
                 element.put(6, &bytes);
             }

@@ -241,7 +241,6 @@ impl Router {
         }
         commit(&mut self.sockets()?.filter, messages)?;
         self.written = true;
-        fault::point("network.services_written");
         if self.config.has_links {
             self.clear_no_route();
         }

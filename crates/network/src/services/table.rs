@@ -215,14 +215,14 @@ impl Layout {
         Rule::new(&self.table, chain)
     }
 
-    fn from_pods_of_others(&self, chain: &str) -> Rule {
+    fn of_pods_of_others(&self, chain: &str) -> Rule {
         self.rule(chain).in_from_group(self.link_group).not_in_from_links(&self.link_prefix)
     }
 
     fn redirections(&self) -> Vec<Message> {
         let mut rules = vec![
             self.rule("arriving").in_from_links(&self.link_prefix).goto(EVERYBODY),
-            self.from_pods_of_others("arriving").accept(),
+            self.of_pods_of_others("arriving").accept(),
             self.rule("arriving").goto(OUTSIDE),
             self.rule(LEAVING).goto(EVERYBODY),
         ];
@@ -256,7 +256,7 @@ impl Layout {
             rules.push(self.rule(chain).not_new().accept());
             if chain != "output" {
                 // Every node of this machine may have the same addresses; whose pods ask, answers.
-                rules.push(self.from_pods_of_others(chain).accept());
+                rules.push(self.of_pods_of_others(chain).accept());
             }
             rules.push(self.rule(chain).jump(NOTE));
             rules.push(refused(chain, By::Address, REFUSED));

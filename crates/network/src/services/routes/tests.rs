@@ -84,6 +84,9 @@ fn routes(services: &[(&str, Vec<ServicePort>)]) -> Routes {
     routes
 }
 
+/// What happens, the service before and after, and what that changes.
+type Case = (&'static str, Vec<ServicePort>, Vec<ServicePort>, &'static [&'static str]);
+
 #[test]
 fn a_change_of_one_service_touches_its_own_elements_only() {
     let one = web(80, &["10.128.0.2:8080"]);
@@ -92,7 +95,7 @@ fn a_change_of_one_service_touches_its_own_elements_only() {
     let local = ServicePort { external_policy: TrafficPolicy::Local, ..node_port.clone() };
     let sticky = |port: &ServicePort| ServicePort { affinity_seconds: Some(60), ..port.clone() };
     let udp = |port: &ServicePort| ServicePort { protocol: Protocol::Udp, ..port.clone() };
-    let cases: Vec<(&str, Vec<ServicePort>, Vec<ServicePort>, &[&str])> = vec![
+    let cases: Vec<Case> = vec![
         (
             "a new service",
             vec![],
