@@ -10,10 +10,14 @@ mod configmap_secret;
 mod containers;
 #[path = "e2e/control_plane.rs"]
 mod control_plane;
+#[path = "e2e/controller_kill_points.rs"]
+mod controller_kill_points;
 #[path = "e2e/crash_lane.rs"]
 mod crash_lane;
 #[path = "e2e/damage.rs"]
 mod damage;
+#[path = "e2e/deployments.rs"]
+mod deployments;
 #[path = "e2e/downward_api.rs"]
 mod downward_api;
 #[path = "e2e/ephemeral_containers.rs"]

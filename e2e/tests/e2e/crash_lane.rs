@@ -317,12 +317,14 @@ impl Lane {
     }
 
     /// Asks the API; `None` when nobody answers.
-    fn ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         let (_, port) = self.proxy.as_ref()?;
         let mut stream = TcpStream::connect(("127.0.0.1", *port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        let kind =
+            if method == "PATCH" { "application/strategic-merge-patch+json" } else { "application/json" };
         let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).ok()?;
@@ -365,7 +367,7 @@ impl Lane {
         self.ask("GET", &path, "").is_some_and(|(_, body)| body.contains(reason))
     }
 
-    fn wait(&self, what: &str, seen: impl Fn() -> Outcome) -> Outcome {
+    pub(crate) fn wait(&self, what: &str, seen: impl Fn() -> Outcome) -> Outcome {
         let deadline = Instant::now() + Duration::from_secs(40);
         loop {
             let Err(problem) = seen() else { return Ok(()) };

@@ -3,6 +3,7 @@
 //! `crash_lane`.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -183,18 +184,21 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The points that the source has.
+/// The points that the source has; controllers have a table of their own.
 fn points_of_the_source() -> BTreeSet<String> {
+    let crates = std::fs::read_dir(e2e::project().join("crates")).expect("the source can be read");
+    let of_pods = crates.flatten().map(|entry| entry.path()).filter(|path| !path.ends_with("controllers"));
+    points_below(of_pods.collect())
+}
+
+/// The points that the source below these directories has.
+pub(crate) fn points_below(mut pending: Vec<PathBuf>) -> BTreeSet<String> {
     let mut points = BTreeSet::new();
-    let mut pending = vec![e2e::project().join("crates")];
     while let Some(dir) = pending.pop() {
         for entry in std::fs::read_dir(&dir).expect("the source can be read").flatten() {
             let path = entry.path();
             if path.is_dir() {
-                // Controllers have a table of their own.
-                if path != e2e::project().join("crates/controllers") {
-                    pending.push(path);
-                }
+                pending.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&path).expect("the source can be read");
                 let found = text.split("fault::point(\"").skip(1).filter_map(|rest| rest.split_once('"'));
@@ -215,7 +219,7 @@ fn each_point_of_a_pods_life_is_in_the_table_of_kills() {
 }
 
 /// A release build has no points; the test needs one that was built for tests.
-fn has_points(test: &str) -> bool {
+pub(crate) fn has_points(test: &str) -> bool {
     let place = e2e::Place::new();
     let file = place.file("fault", "kill process.begun\n");
     let said = e2e::finish(place.coracle(&["version"]).env("CORACLE_FAULT", file), "");
