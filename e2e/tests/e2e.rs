@@ -44,6 +44,8 @@ mod machine;
 mod neighbours;
 #[path = "e2e/node.rs"]
 mod node;
+#[path = "e2e/nodes.rs"]
+mod nodes;
 #[path = "e2e/output.rs"]
 mod output;
 #[path = "e2e/pod_fields.rs"]

@@ -86,6 +86,10 @@ pub mod event {
     pub const STARTING: &str = "Starting";
     /// The node is ready.
     pub const NODE_READY: &str = "NodeReady";
+    /// The node says nothing any more; of a pod: its node.
+    pub const NODE_NOT_READY: &str = "NodeNotReady";
+    /// A pod is ended, or not after all, because of a taint of its node.
+    pub const TAINT_MANAGER_EVICTION: &str = "TaintManagerEviction";
     /// The pod was evicted.
     pub const EVICTED: &str = "Evicted";
 }

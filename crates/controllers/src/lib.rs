@@ -23,6 +23,7 @@ mod endpoint_slices;
 mod endpoints;
 mod informers;
 pub mod leadership;
+mod node_lifecycle;
 mod ownership;
 mod pod_control;
 mod pod_garbage;
@@ -34,6 +35,7 @@ mod revisions;
 mod scheduler;
 mod selector;
 mod stateful_set;
+mod taint_eviction;
 mod template_hash;
 mod triggers;
 
@@ -47,6 +49,7 @@ use tokio_util::task::TaskTracker;
 
 pub use clients::{Clients, OneClient, Speaker};
 pub use informers::Informers;
+pub use node_lifecycle::NodeWatch;
 
 /// What the controllers need.
 pub struct ControllersConfig {
@@ -54,6 +57,8 @@ pub struct ControllersConfig {
     pub clients: Arc<dyn Clients>,
     /// The caches that they share with each other, and perhaps with others of the process. [`spawn`] fills them.
     pub informers: Informers,
+    /// How nodes are watched over.
+    pub node_watch: NodeWatch,
 }
 
 impl std::fmt::Debug for ControllersConfig {
@@ -119,6 +124,8 @@ fn start_all(start: &Start<'_>) {
     replica_set::start::<ReplicationController>(start);
     deployment::start(start);
     scheduler::start(start);
+    node_lifecycle::start(start);
+    taint_eviction::start(start);
     stateful_set::start(start);
     service_endpoints(start);
     endpoint_slice_mirroring::start(start);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::controllers::{Clients, Controllers, ControllersConfig, Informers, Speaker};
+use ::controllers::{Clients, Controllers, ControllersConfig, Informers, NodeWatch, Speaker};
 use api::FeatureGates;
 use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
 use apiserver::{ApiServer, ApiServerConfig, AuditLog, FixedTokens, Identity, NodePorts, ServiceRange};
@@ -220,14 +220,17 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// Starts the controllers, each as a client of its own, until `shutdown`. They share `informers` with who else reads them.
+    /// Starts the controllers, each as a client of its own, until `shutdown`. They share `informers` with who else reads
+    /// them; the node of this process lives as long as they do.
     pub(crate) fn start_controllers(
         &self,
         informers: Informers,
+        own_node: &str,
         shutdown: &CancellationToken,
     ) -> Controllers {
         let clients = Arc::new(ControllerClients { server: self.server.clone() });
-        ::controllers::spawn(&ControllersConfig { clients, informers }, shutdown)
+        let node_watch = NodeWatch { own: Some(own_node.to_owned()), ..NodeWatch::default() };
+        ::controllers::spawn(&ControllersConfig { clients, informers, node_watch }, shutdown)
     }
 
     /// Waits for trouble that ends it: a store that can no longer keep what it is told.

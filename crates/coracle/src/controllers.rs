@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::controllers::{ControllersConfig, Informers, OneClient, leadership};
+use ::controllers::{ControllersConfig, Informers, NodeWatch, OneClient, leadership};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
@@ -29,6 +29,9 @@ pub(crate) struct ControllersArgs {
     /// How to reach the API server.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
+    /// After how many seconds without a sign a node counts as unreachable.
+    #[arg(long, value_name = "SECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    node_monitor_grace_period: u64,
 }
 
 /// Runs the command.
@@ -43,21 +46,25 @@ fn start(args: &ControllersArgs) -> Result<(), Failure> {
     crate::core_dumps::forbid();
     crate::logging::start("info");
     let runtime = crate::prerequisites::async_runtime()?;
-    let ended = runtime.block_on(stay(&args.kubeconfig));
+    let ended = runtime.block_on(stay(args));
     runtime.shutdown_timeout(Duration::from_secs(5));
     ended
 }
 
-async fn stay(kubeconfig: &Path) -> Result<(), Failure> {
+async fn stay(args: &ControllersArgs) -> Result<(), Failure> {
     let mut interrupts = Interrupts::listen()?;
-    let client = client(kubeconfig).await?;
+    let client = client(&args.kubeconfig).await?;
     let mut leadership = tokio::select! {
         leadership = leadership::win(client.clone(), holder()?) => leadership,
         () = interrupts.next() => return Ok(()),
     };
     tracing::info!("the controllers run");
     let end = CancellationToken::new();
-    let config = ControllersConfig { clients: Arc::new(OneClient(client)), informers: Informers::idle() };
+    let config = ControllersConfig {
+        clients: Arc::new(OneClient(client)),
+        informers: Informers::idle(),
+        node_watch: NodeWatch { own: None, grace: Duration::from_secs(args.node_monitor_grace_period) },
+    };
     let controllers = ::controllers::spawn(&config, &end);
     let lost = tokio::select! {
         () = interrupts.next() => false,

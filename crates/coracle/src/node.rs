@@ -144,10 +144,12 @@ impl Node {
         control_plane.serve_pods(&network).await;
         let controllers_end = CancellationToken::new();
         let informers = Informers::idle();
-        let controllers = control_plane.start_controllers(informers, &controllers_end);
+        let controllers = control_plane.start_controllers(informers, &config.node_name, &controllers_end);
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
         let address = network.node_address().to_string();
-        let kubelet_config = kubelet_config(&config, &directory, address);
+        // The controllers of this process know that it lives.
+        let kubelet_config =
+            KubeletConfig { renews_lease: false, ..kubelet_config(&config, &directory, address) };
         let node_client =
             in_memory::client(&control_plane.server, Identity::node(&config.node_name), KUBELET_AGENT);
         let kubelet = kubelet::spawn_kubelet(

@@ -42,6 +42,9 @@ pub struct KubeletConfig {
     pub cluster_domain: String,
     /// Addresses of the cluster's DNS; empty while there is none.
     pub cluster_dns: Vec<String>,
+    /// The node shows that it lives by renewing its lease with each heartbeat. Without, the lease is renewed only when the
+    /// status is written: whoever watches over the node knows by other means.
+    pub renews_lease: bool,
     /// How often the node's status is confirmed.
     pub heartbeat: Duration,
     /// How often a pod is looked at when nothing happens.
@@ -71,6 +74,7 @@ impl KubeletConfig {
             hook_hosts: HookHosts::default(),
             cluster_domain: "cluster.local".to_owned(),
             cluster_dns: Vec::new(),
+            renews_lease: true,
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_secs(60),
             usage_interval: Duration::from_secs(10),

@@ -17,6 +17,7 @@
 //! | one prober a container with probes (`probes`) | its counters | the container | its worker's inbox |
 //! | one task a hook that runs (`hooks`) | its log | the container, the pod's network | its worker's inbox |
 //! | `keep_node` | the node's object | the runtime's status | the API |
+//! | `keep_lease` | - | the clock | the API |
 //! | `watch_node` | a watch | the node's object | `pods` |
 //! | `watch_usage` (`eviction`) | when it looks next | the disk | `pods` |
 //! | events (`events`) | counts of events | its channel | the API |
@@ -52,6 +53,7 @@ mod http_url;
 mod images;
 mod inbox;
 mod labels;
+mod lease;
 mod log_files;
 mod log_watch;
 mod metrics;
@@ -283,6 +285,7 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
         carried_on("watch of sources", sources),
         carried_on("watch of the node", || node::watch_node(agent.clone())),
         carried_on("status of the node", || node::keep_node(agent.clone())),
+        carried_on("lease of the node", || lease::keep_lease(agent.clone())),
     );
 }
 

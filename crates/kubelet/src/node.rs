@@ -72,7 +72,8 @@ pub(crate) async fn keep_node(agent: SharedAgent) {
     loop {
         let ready = runtime_ready(&agent).await;
         let status = node_status(&agent, ready.as_deref(), written.as_ref().map(|(status, _)| status));
-        let due = written.as_ref().is_none_or(|(old, at)| at.elapsed() >= REPORT || differs(old, &status));
+        let due = written.as_ref().is_none_or(|(old, at)| at.elapsed() >= REPORT || differs(old, &status))
+            || is_misjudged(&agent, &status);
         if due {
             let name = &agent.config.node_name;
             let patch = json!({"status": status});
@@ -83,6 +84,9 @@ pub(crate) async fn keep_node(agent: SharedAgent) {
                         agent.node_event(EventType::Normal, event::NODE_READY, message);
                     }
                     written = Some((status, std::time::Instant::now()));
+                    if !agent.config.renews_lease {
+                        crate::lease::renew(&agent).await;
+                    }
                 }
                 Err(kube::Error::Api(answer)) if answer.code == 404 => {
                     // Somebody deleted the node's object: it comes back.
@@ -119,6 +123,16 @@ pub(crate) async fn watch_node(agent: SharedAgent) {
             Err(error) => tracing::warn!(%error, "the watch of the node was interrupted"),
         }
     }
+}
+
+/// Whether somebody else has said otherwise of the node's readiness: that it was silent for too long, for instance.
+fn is_misjudged(agent: &SharedAgent, own: &NodeStatus) -> bool {
+    let ready = |status: Option<&NodeStatus>| {
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        conditions.into_iter().flatten().find(|one| one.type_ == "Ready").map(|one| one.status.clone())
+    };
+    let known = agent.node.borrow().clone();
+    known.is_some_and(|known| known.status.is_some() && ready(known.status.as_ref()) != ready(Some(own)))
 }
 
 /// Whether a node has changed in what pods are held against.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::{ApiServer, ApiServerConfig, Identity, NoNodes};
-use controllers::{Clients, Controllers, ControllersConfig, Informers, Speaker};
+use controllers::{Clients, Controllers, ControllersConfig, Informers, NodeWatch, Speaker};
 use hyper_util::rt::TokioExecutor;
 use informer::Kind;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -52,6 +52,8 @@ pub(crate) struct Cluster {
     /// What the tests look at: caches beside those of the controllers.
     pub(crate) seen: Informers,
     news: Arc<Notify>,
+    /// How nodes are watched over: the pretending ones say nothing.
+    pub(crate) watch: NodeWatch,
     running: Option<(Controllers, CancellationToken)>,
     end: CancellationToken,
 }
@@ -74,7 +76,8 @@ impl Cluster {
         let client = client(&server, Identity::admin());
         let (seen, news, end) = (Informers::idle(), Arc::new(Notify::new()), CancellationToken::new());
         tokio::spawn(seen.clone().follow(client.clone(), end.clone()));
-        let cluster = Cluster { server, client, seen, news, running: None, end };
+        let watch = NodeWatch { own: None, grace: Duration::from_secs(3600) };
+        let cluster = Cluster { server, client, seen, news, watch, running: None, end };
         cluster.listen(&cluster.seen.pods);
         cluster.listen(&cluster.seen.nodes);
         cluster.listen(&cluster.seen.namespaces);
@@ -113,6 +116,7 @@ impl Cluster {
         let config = ControllersConfig {
             clients: Arc::new(OwnClients(self.server.clone())),
             informers: Informers::idle(),
+            node_watch: self.watch.clone(),
         };
         self.running = Some((controllers::spawn(&config, &end), end));
     }

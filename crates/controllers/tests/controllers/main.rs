@@ -3,5 +3,6 @@
 mod cluster;
 mod endpoints;
 mod informers;
+mod nodes;
 mod scheduling;
 mod stateful_sets;

@@ -15,7 +15,7 @@ fn condition(pod: &Pod) -> Option<(&str, &str, &str)> {
     Some((&one.status, one.reason.as_deref().unwrap_or_default(), one.message.as_deref().unwrap_or_default()))
 }
 
-fn pod(name: &str, spec: Value) -> Value {
+pub(crate) fn pod(name: &str, spec: Value) -> Value {
     let mut pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     for (field, value) in spec.as_object().expect("fields") {
         pod["spec"][field] = value.clone();
@@ -24,18 +24,18 @@ fn pod(name: &str, spec: Value) -> Value {
 }
 
 impl Cluster {
-    async fn patch_node(&self, name: &str, patch: Value) {
+    pub(crate) async fn patch_node(&self, name: &str, patch: Value) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         nodes.patch(name, &PatchParams::default(), &Patch::Strategic(&patch)).await.expect("patched");
     }
 
-    async fn pod_until(&self, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) {
+    pub(crate) async fn pod_until(&self, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) {
         let key = informer::ObjectKey::new("default", name);
         self.until(&format!("pod {name} {what}"), |seen| seen.pods.get(&key).is_some_and(|pod| holds(&pod)))
             .await;
     }
 
-    async fn runs_on(&self, name: &str, node: &str) {
+    pub(crate) async fn runs_on(&self, name: &str, node: &str) {
         self.pod_until(name, &format!("runs on {node}"), |pod| {
             let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -54,7 +54,7 @@ impl Cluster {
     }
 
     /// Waits for an event about a pod, as `Type Reason: message`.
-    async fn event(&self, pod: &str, wanted: &str) {
+    pub(crate) async fn event(&self, pod: &str, wanted: &str) {
         let events: Api<Event> = self.api();
         loop {
             let all = events.list(&ListParams::default()).await.expect("listed");
