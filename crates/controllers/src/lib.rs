@@ -16,12 +16,15 @@
 
 mod backends;
 mod clients;
+mod clock;
 mod controller;
+mod cron_job;
 mod deployment;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
 mod informers;
+mod job;
 pub mod leadership;
 mod node_lifecycle;
 mod ownership;
@@ -38,6 +41,7 @@ mod stateful_set;
 mod taint_eviction;
 mod template_hash;
 mod triggers;
+mod ttl_after_finished;
 
 use std::sync::Arc;
 
@@ -127,6 +131,9 @@ fn start_all(start: &Start<'_>) {
     node_lifecycle::start(start);
     taint_eviction::start(start);
     stateful_set::start(start);
+    job::start(start);
+    cron_job::start(start);
+    ttl_after_finished::start(start);
     service_endpoints(start);
     endpoint_slice_mirroring::start(start);
     pod_garbage::start(start);

@@ -25,6 +25,32 @@ impl Schedule {
     }
 }
 
+impl Schedule {
+    /// The last time after `after` and not after `until` at which it is due.
+    pub fn last(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let first = self.next(after, zone).filter(|first| *first <= until)?;
+        if let Times::Every(interval) = &self.times {
+            let interval = i64::try_from(interval.as_secs()).ok()?;
+            let passed = (until.as_second() - first.as_second()) / interval * interval;
+            return Timestamp::from_second(first.as_second().checked_add(passed)?).ok();
+        }
+        // The later it is asked, the later is the next time: the last one is next after as late a time as may be.
+        let mut last = first;
+        let (mut early, mut late) = (first.as_second(), until.as_second());
+        while early < late {
+            let middle = early + (late - early) / 2;
+            match self.next(Timestamp::from_second(middle).ok()?, zone).filter(|next| *next <= until) {
+                Some(next) => {
+                    last = next;
+                    early = next.as_second();
+                }
+                None => late = middle,
+            }
+        }
+        Some(last)
+    }
+}
+
 fn every(after: Timestamp, interval: Duration) -> Option<Timestamp> {
     let whole = Timestamp::from_second(after.as_second()).ok()?;
     whole.checked_add(interval).ok()
@@ -129,6 +155,27 @@ mod tests {
             ("@every 90s", "2026-01-01T00:00:00.7Z", "2026-01-01T00:01:30Z"),
         ] {
             assert_eq!(next(schedule, after), expected, "{schedule} after {after}");
+        }
+    }
+
+    #[test]
+    fn the_last_time_of_a_schedule_before_another_time() {
+        let last = |schedule: &str, after: &str, until: &str| {
+            let schedule = Schedule::parse(schedule).unwrap();
+            let last = schedule.last(after.parse().unwrap(), until.parse().unwrap(), &TimeZone::UTC);
+            last.map_or_else(|| "none".to_owned(), |time| time.to_string())
+        };
+        for (schedule, after, until, expected) in [
+            ("*/5 * * * *", "2026-01-01T00:00:00Z", "2026-01-01T00:04:59Z", "none"),
+            ("*/5 * * * *", "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z", "2026-01-01T00:05:00Z"),
+            ("*/5 * * * *", "2026-01-01T00:00:00Z", "2027-03-01T07:13:20Z", "2027-03-01T07:10:00Z"),
+            // Dense in the morning, and asked about in the evening.
+            ("*/5 9 * * *", "2026-01-01T00:00:00Z", "2026-01-01T22:00:00Z", "2026-01-01T09:55:00Z"),
+            ("0 0 1 1 *", "2020-06-01T00:00:00Z", "2026-11-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+            ("0 0 30 2 *", "2020-06-01T00:00:00Z", "2026-11-01T00:00:00Z", "none"),
+            ("@every 7m", "2026-01-01T00:00:01Z", "2026-01-01T00:30:00Z", "2026-01-01T00:28:01Z"),
+        ] {
+            assert_eq!(last(schedule, after, until), expected, "{schedule}");
         }
     }
 
