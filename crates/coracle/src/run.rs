@@ -1,10 +1,11 @@
-//! The command `coracle run`: a throwaway node that creates what the files hold, follows the pods and ends as they end.
+//! The command `coracle run`: a throwaway node that creates what the files hold, follows the pods that come of it and ends as they end.
 
 pub(crate) mod create;
 mod follow;
 mod outcome;
 mod plan;
 mod report;
+mod roots;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use follow::PodKey;
+use follow::Ends;
 use outcome::Standing;
 use report::{Form, Happening, Report};
 
@@ -43,9 +44,13 @@ Examples:
   coracle run app.yaml -p TAG=1.2              a template with a value for a parameter
   coracle run -o json app.yaml | jq .type      one event a line, for programs
 
-Exit status: 0, all pods succeeded; that of the container when one pod failed; 1, several failed, or
-standard output cannot be written; 2, the input cannot be used; 125, something could not be started;
-130, Ctrl-C; 141, what reads standard output went away. However it ends, everything is taken away again.")]
+It ends when all pods and jobs of the input have ended. What keeps its pods running (a Deployment, a
+StatefulSet and their kin) and what starts jobs again and again (a CronJob) goes on until Ctrl-C.
+
+Exit status: 0, all pods and jobs succeeded; when one pod or job failed, that of its container (1, when
+a job failed for another reason); 1, several failed, or standard output cannot be written; 2, the input
+cannot be used; 125, something could not be started, or no pod of it; 130, Ctrl-C; 141, what reads
+standard output went away. However it ends, everything is taken away again.")]
 pub(crate) struct RunArgs {
     /// Files with the objects; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
@@ -142,7 +147,7 @@ async fn session(
     };
     let (early, status) = match &ended {
         Ended::Pods(ends) => {
-            let status = outcome::exit_status(ends.values());
+            let status = outcome::exit_status(ends.roots.iter().map(|(_, end)| end));
             tell_causes(ends, report);
             report.tell(&Happening::Result { status, summary: &summary(ends, status) });
             if args.keep {
@@ -195,7 +200,7 @@ async fn session(
 /// How the lives of the pods ended, as far as `coracle run` cares.
 enum Ended {
     /// Each came to its end.
-    Pods(BTreeMap<PodKey, Standing>),
+    Pods(Ends),
     /// The user wants no more.
     Stopped,
     /// Standard output takes no more.
@@ -211,8 +216,8 @@ async fn lives(
     plan: &plan::Plan,
     node: &Node,
     report: &Arc<Report>,
-) -> Result<BTreeMap<PodKey, Standing>, Failure> {
-    let pods =
+) -> Result<Ends, Failure> {
+    let roots =
         create::create(node.client(), &expanded.input, plan, report).await.map_err(|error| match &error {
             create::CreateError::Refused { place, message, hint, code } => {
                 let status = if *code < 500 { INPUT } else { CANNOT_START };
@@ -231,11 +236,11 @@ async fn lives(
     for message in &expanded.messages {
         report.tell(&Happening::Message { message });
     }
-    Ok(follow::follow(node.client().clone(), pods, args.wait, Arc::clone(report)).await)
+    Ok(follow::follow(node.client().clone(), roots, args.wait, Arc::clone(report)).await)
 }
 
-fn tell_causes(ends: &BTreeMap<PodKey, Standing>, report: &Report) {
-    for (key, end) in ends {
+fn tell_causes(ends: &Ends, report: &Report) {
+    for (key, end) in &ends.stuck {
         if let Standing::CannotStart { container, reason, message } = end {
             report.tell(&Happening::CannotStart {
                 namespace: &key.namespace,
@@ -248,19 +253,25 @@ fn tell_causes(ends: &BTreeMap<PodKey, Standing>, report: &Report) {
     }
 }
 
-fn summary(ends: &BTreeMap<PodKey, Standing>, status: u8) -> String {
-    let count = |wanted: fn(&Standing) -> bool| ends.values().filter(|end| wanted(end)).count();
-    let succeeded = count(|end| matches!(end, Standing::Succeeded));
-    let failed = count(|end| matches!(end, Standing::Failed { .. }));
-    let stuck = count(|end| matches!(end, Standing::CannotStart { .. }));
-    let mut parts = Vec::new();
-    for (count, what) in [(succeeded, "succeeded"), (failed, "failed"), (stuck, "could not be started")] {
-        if count > 0 {
-            parts.push(format!("{count} {what}"));
-        }
+/// "pods: 2 succeeded; job: 1 failed (exit status 3)".
+fn summary(ends: &Ends, status: u8) -> String {
+    let mut kinds: BTreeMap<(roots::RootKind, &str), Vec<&Standing>> = BTreeMap::new();
+    for (root, end) in &ends.roots {
+        kinds.entry((root.runs, &root.kind)).or_default().push(end);
     }
-    let pods = if ends.len() == 1 { "pod" } else { "pods" };
-    format!("{pods}: {} (exit status {status})", parts.join(", "))
+    let parts = kinds.into_iter().map(|((_, kind), ends)| {
+        let count = |wanted: fn(&Standing) -> bool| ends.iter().filter(|end| wanted(end)).count();
+        let counts = [
+            (count(|end| matches!(end, Standing::Succeeded)), "succeeded"),
+            (count(|end| matches!(end, Standing::Failed { .. })), "failed"),
+            (count(|end| matches!(end, Standing::CannotStart { .. })), "could not be started"),
+        ];
+        let told =
+            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let plural = if ends.len() == 1 { "" } else { "s" };
+        format!("{}{plural}: {}", kind.to_lowercase(), told.collect::<Vec<_>>().join(", "))
+    });
+    format!("{} (exit status {status})", parts.collect::<Vec<_>>().join("; "))
 }
 
 async fn stay(node: &Node, interrupts: &mut Interrupts, report: &Report) {
@@ -274,19 +285,25 @@ async fn stay(node: &Node, interrupts: &mut Interrupts, report: &Report) {
 /// Deletes all pods through the API and waits until they are gone; with their grace period when they are stopped early.
 async fn take_away(node: &Node, with_grace: bool) {
     use k8s_openapi::api::core::v1::Pod;
-    use kube::api::{Api, DeleteParams, ListParams};
+    use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 
     node.end_controllers().await;
     let everywhere = Api::<Pod>::all(node.client().clone());
     let Ok(pods) = everywhere.list(&ListParams::default()).await else { return };
     let mut longest = 0;
     for pod in pods {
+        let is_held = pod.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
         let (Some(name), Some(namespace)) = (pod.metadata.name, pod.metadata.namespace) else { continue };
         let grace = pod.spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
         longest = longest.max(grace);
         let params =
             if with_grace { DeleteParams::default() } else { DeleteParams::default().grace_period(1) };
         let namespaced = Api::<Pod>::namespaced(node.client().clone(), &namespace);
+        if is_held {
+            // Nobody counts it any more.
+            let patch = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
+            let _ = namespaced.patch(&name, &PatchParams::default(), &patch).await;
+        }
         // Whatever does not go by itself is taken down with the node.
         let _ = namespaced.delete(&name, &params).await;
     }

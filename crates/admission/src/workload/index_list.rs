@@ -35,9 +35,50 @@ pub(super) fn count(list: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
+/// The first index that two lists share; none if one of them cannot be read.
+pub(super) fn shared(one: &str, other: &str, completions: i64) -> Option<i64> {
+    let ranges = |list: &str| -> Option<Vec<(i64, i64)>> {
+        count(list, completions).ok()?;
+        let ranges = list.split(',').filter(|range| !range.is_empty()).map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        });
+        ranges.collect()
+    };
+    let (one, other) = (ranges(one)?, ranges(other)?);
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    while let (Some(left), Some(right)) = (one.peek(), other.peek()) {
+        let first = left.0.max(right.0);
+        if first <= left.1.min(right.1) {
+            return Some(first);
+        }
+        if left.1 < right.1 {
+            one.next();
+        } else {
+            other.next();
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::{count, shared};
+
+    #[test]
+    fn the_first_index_in_two_lists_is_found() {
+        for (one, other, expected) in [
+            ("1,3-5,7", "0,2,6,8-9", None),
+            ("1,3-5,7", "5", Some(5)),
+            ("0-9", "4-6", Some(4)),
+            ("0,8-9", "1-8", Some(8)),
+            ("", "0-9", None),
+            ("x", "0-9", None),
+        ] {
+            assert_eq!(shared(one, other, 10), expected, "{one:?} {other:?}");
+            assert_eq!(shared(other, one, 10), expected, "{other:?} {one:?}");
+        }
+    }
 
     #[test]
     fn lists_are_counted_and_their_faults_are_named() {

@@ -144,6 +144,16 @@ fn indexes(errors: &mut FieldErrors, path: &Path, old: &Value, new: &Value) {
             errors.invalid(&at, list.clone(), detail);
         }
     }
+    let (completed, failed) = (&new["status"]["completedIndexes"], &new["status"]["failedIndexes"]);
+    let is_changed =
+        old["status"]["completedIndexes"] != *completed || old["status"]["failedIndexes"] != *failed;
+    if is_changed
+        && let Some(completions) = spec["completions"].as_i64()
+        && let Some(index) = index_list::shared(text(completed), text(failed), completions)
+    {
+        let detail = format!("failedIndexes and completedIndexes overlap at index: {index}");
+        errors.invalid(&path.child("failedIndexes"), failed.clone(), detail);
+    }
 }
 
 fn only_forward(errors: &mut FieldErrors, path: &Path, old: &Value, new: &Value) {

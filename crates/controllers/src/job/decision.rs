@@ -159,7 +159,11 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     if status.start_time.is_none() && !is_suspended(look.spec) {
         status.start_time = Some(Time(whole(facts.now)));
     }
-    let mut end = End::decided(&status).or_else(|| look.failure(&status)).or_else(|| look.success());
+    let decided = End::decided(&status);
+    if decided.is_none() && facts.job.metadata.deletion_timestamp.is_none() {
+        resume(&look, &mut status, &mut decision);
+    }
+    let mut end = decided.or_else(|| look.failure(&status)).or_else(|| look.success());
     if end.is_none() {
         decision.adopt = look.active.iter().filter(|pod| !is_tracked(pod)).cloned().collect();
     }
@@ -182,7 +186,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
         if look.is_complete(active) {
             end = End::success("CompletionsReached", "Reached expected number of succeeded pods");
         } else if facts.job.metadata.deletion_timestamp.is_none() {
-            suspend_or_resume(&look, &mut status, &mut decision);
+            suspend(&look, &mut status, &mut decision);
         }
     }
     if end.is_none()
@@ -599,21 +603,21 @@ fn to_withdraw(look: &Look<'_>, at_least: usize) -> Vec<Arc<Pod>> {
     unwanted
 }
 
-/// Says that the job is suspended, or that it is so no longer.
-fn suspend_or_resume(look: &Look<'_>, status: &mut JobStatus, decision: &mut Decision) {
-    let is_told = condition(status, "Suspended").is_some();
+/// Says that the job is suspended.
+fn suspend(look: &Look<'_>, status: &mut JobStatus, decision: &mut Decision) {
+    if is_suspended(look.spec) && condition(status, "Suspended").is_none() {
+        set(status, "Suspended", true, "JobSuspended", "Job suspended", look.facts.now);
+        decision.tell(false, "Suspended", "Job suspended");
+    }
+}
+
+/// Says that the job is suspended no longer: it begins anew, and so does its deadline.
+fn resume(look: &Look<'_>, status: &mut JobStatus, decision: &mut Decision) {
     let now = look.facts.now;
-    match (is_suspended(look.spec), is_told) {
-        (true, false) => {
-            set(status, "Suspended", true, "JobSuspended", "Job suspended", now);
-            decision.tell(false, "Suspended", "Job suspended");
-        }
-        (false, true) => {
-            set(status, "Suspended", false, "JobResumed", "Job resumed", now);
-            decision.tell(false, "Resumed", "Job resumed");
-            status.start_time = Some(Time(whole(now)));
-        }
-        (true, true) | (false, false) => {}
+    if !is_suspended(look.spec) && condition(status, "Suspended").is_some() {
+        set(status, "Suspended", false, "JobResumed", "Job resumed", now);
+        decision.tell(false, "Resumed", "Job resumed");
+        status.start_time = Some(Time(whole(now)));
     }
 }
 

@@ -50,7 +50,7 @@ fn pod(words: &str) -> Arc<Pod> {
             ("failed", _) => pod["status"]["phase"] = "Failed".into(),
             ("going", _) => {
                 pod["metadata"]["deletionTimestamp"] = NOW.into();
-                pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
+                pod["metadata"]["deletionGracePeriodSeconds"] = 0.into();
             }
             ("counted", _) => pod["metadata"]["finalizers"] = json!(null),
             (_, "#") => {

@@ -4,9 +4,9 @@ use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::follow::PodKey;
 use super::plan::Plan;
 use super::report::{Happening, Report};
+use super::roots::Root;
 use crate::env;
 use crate::input::Input;
 
@@ -30,7 +30,7 @@ pub(crate) enum CreateError {
     Unreachable(#[source] kube::Error),
 }
 
-/// Creates everything; answers the pods, in the order of the input.
+/// Creates everything; answers what runs.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub(crate) async fn create(
     input: &Input,
     plan: &Plan,
     report: &Report,
-) -> Result<Vec<PodKey>, CreateError> {
+) -> Result<Vec<Root>, CreateError> {
     for namespace in &plan.missing_namespaces {
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         let answer = post(client, "/api/v1/namespaces", &body).await?;
@@ -50,7 +50,7 @@ pub(crate) async fn create(
         }
         report.tell(&Happening::Created { kind: "Namespace", namespace: None, name: namespace });
     }
-    let mut pods = Vec::new();
+    let mut roots = Vec::new();
     for planned in &plan.objects {
         let object = &input.objects[planned.object];
         let answer = post(client, &planned.collection, &object.document.root.to_json()).await?;
@@ -73,11 +73,16 @@ pub(crate) async fn create(
             namespace: planned.namespace.as_deref(),
             name,
         });
-        if let (true, Some(namespace)) = (object.kind == "Pod", &planned.namespace) {
-            pods.push(PodKey { namespace: namespace.clone(), name: name.to_owned() });
+        if let (Some(runs), Some(namespace)) = (planned.runs, &planned.namespace) {
+            roots.push(Root {
+                runs,
+                kind: object.kind.clone(),
+                namespace: namespace.clone(),
+                name: name.to_owned(),
+            });
         }
     }
-    Ok(pods)
+    Ok(roots)
 }
 
 /// What the API answered.

@@ -1,12 +1,13 @@
-//! Follows the pods of a throwaway node through the API: tells each change once, streams every log,
-//! and answers when nothing more is to be expected. It only reads.
+//! Follows what runs on a throwaway node through the API: every pod, whoever made it, and the jobs. Tells each change once, streams every
+//! log, and answers when nothing more is to be expected. It only reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{AsyncBufReadExt, AsyncReadExt, StreamExt};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::LogParams;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -16,11 +17,12 @@ use tokio::task::JoinSet;
 
 use super::outcome::{ContainerChange, Standing, Told, standing};
 use super::report::{Happening, Report};
+use super::roots::{self, JobEnd, Root, RootKind};
 
 /// A longer line is printed in pieces of this many bytes.
 const LINE_BYTES: u64 = 64 * 1024;
 
-/// A pod that is followed, in the order of the input.
+/// The place of an object in the API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodKey {
     /// Namespace of the pod.
@@ -58,56 +60,272 @@ struct Occurrence {
 /// Where a pod stands now.
 type Stand = (PodKey, Standing);
 
-/// Follows the pods until each has come to its end; the answer holds the end of each.
+/// How everything ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    /// What of the input runs, and how it ended.
+    pub(crate) roots: Vec<(Root, Standing)>,
+    /// The pods that could not be started, whoever made them.
+    pub(crate) stuck: Vec<(PodKey, Standing)>,
+}
+
+/// Follows what runs, and every pod that comes from it, until all of it has come to its end: for what goes on, that is never, unless
+/// none of its pods can be started.
 ///
-/// With `wait`, a pod that cannot be started is waited for all the same.
-pub(crate) async fn follow(
-    client: kube::Client,
-    pods: Vec<PodKey>,
-    wait: bool,
-    report: Arc<Report>,
-) -> BTreeMap<PodKey, Standing> {
-    let mut standings: BTreeMap<PodKey, Standing> =
-        pods.into_iter().map(|key| (key, Standing::Underway)).collect();
+/// With `wait`, what cannot be started is waited for all the same.
+pub(crate) async fn follow(client: kube::Client, roots: Vec<Root>, wait: bool, report: Arc<Report>) -> Ends {
     let (stands, mut stand) = mpsc::unbounded_channel();
-    let mut listeners = BTreeMap::new();
-    let mut tellers = JoinSet::new();
-    for key in standings.keys() {
-        let (listener, news) = mpsc::unbounded_channel();
-        listeners.insert(key.clone(), listener);
-        tellers
-            .spawn(Teller::new(client.clone(), key.clone(), Arc::clone(&report)).tell(news, stands.clone()));
-    }
-    let mut reports = JoinSet::new();
-    reports.spawn(hear_events(client.clone(), listeners.clone()));
-    let everywhere = Api::<Pod>::all(client);
-    let mut changes =
-        pin!(watcher(everywhere, watcher::Config::default()).default_backoff().applied_objects());
-    while !standings.values().all(|standing| standing.is_final(wait)) {
+    let mut follower = Follower {
+        client: client.clone(),
+        report,
+        wait,
+        stands,
+        pods: BTreeMap::new(),
+        jobs: BTreeMap::new(),
+        early: BTreeMap::new(),
+        told: BTreeSet::new(),
+        tellers: JoinSet::new(),
+        roots: roots.into_iter().map(|root| (root, Standing::Underway)).collect(),
+        statuses: BTreeMap::new(),
+    };
+    let config = watcher::Config::default;
+    let mut pods = pin!(watcher(Api::<Pod>::all(client.clone()), config()).default_backoff());
+    let mut jobs = pin!(watcher(Api::<Job>::all(client.clone()), config()).default_backoff());
+    let mut events = pin!(watcher(Api::<Event>::all(client), config()).default_backoff().applied_objects());
+    // The watchers start again by themselves when they fail.
+    while !follower.is_over() {
         tokio::select! {
-            Some((key, standing)) = stand.recv() => {
-                standings.insert(key, standing);
-            }
-            change = changes.next() => match change {
-                Some(Ok(pod)) => {
-                    let key = PodKey { namespace: pod.namespace().unwrap_or_default(), name: pod.name_any() };
-                    if let Some(listener) = listeners.get(&key) {
-                        // A teller ends only after its listeners.
-                        let _ = listener.send(News::Changed(Box::new(pod)));
-                    }
-                }
-                // The watcher starts again by itself.
-                Some(Err(_)) => {}
-                None => break,
+            Some((key, standing)) = stand.recv() => follower.stands(key, standing),
+            Some(change) = pods.next() => match change {
+                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => follower.pod_changed(pod),
+                Ok(watcher::Event::Delete(pod)) => follower.pod_gone(&pod),
+                Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => {}
             },
+            Some(change) = jobs.next(), if follower.has_jobs() => match change {
+                Ok(watcher::Event::Apply(job) | watcher::Event::InitApply(job)) => {
+                    follower.job_changed(&job, JobEnd::of(&job));
+                }
+                Ok(watcher::Event::Delete(job)) => {
+                    let message = "it was deleted before its end".to_owned();
+                    let deleted = JobEnd { is_complete: false, reason: "Deleted".to_owned(), message };
+                    follower.job_changed(&job, Some(JobEnd::of(&job).unwrap_or(deleted)));
+                }
+                Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => {}
+            },
+            Some(event) = events.next() => {
+                if let Ok(event) = event {
+                    follower.reported(&event);
+                }
+            }
+            // A teller of a pod that is gone has ended.
+            Some(_) = follower.tellers.join_next() => {}
+            else => break,
         }
     }
-    // Whatever was written before the end belongs to the output.
-    drop(reports);
-    drop(listeners);
-    while tellers.join_next().await.is_some() {}
-    standings
+    follower.end().await
 }
+
+/// A pod that is followed.
+struct Followed {
+    /// Where it stands, as far as that was told.
+    standing: Standing,
+    /// The root that it comes from: its place in the list.
+    root: Option<usize>,
+    teller: UnboundedSender<News>,
+}
+
+/// What has been heard of everything that runs.
+struct Follower {
+    client: kube::Client,
+    report: Arc<Report>,
+    wait: bool,
+    stands: UnboundedSender<Stand>,
+    roots: Vec<(Root, Standing)>,
+    pods: BTreeMap<PodKey, Followed>,
+    /// The exit status of the last pod of each root that has failed.
+    statuses: BTreeMap<usize, i32>,
+    /// How jobs have ended, by the place of their root.
+    jobs: BTreeMap<usize, JobEnd>,
+    /// What was reported about pods that nobody has seen yet.
+    early: BTreeMap<PodKey, Vec<Occurrence>>,
+    /// Which events were told, so that each is told once.
+    told: BTreeSet<(String, PodKey, String, String)>,
+    tellers: JoinSet<()>,
+}
+
+/// Pods that nobody has seen, about which reports are kept.
+const EARLY: usize = 100;
+
+impl Follower {
+    fn is_over(&self) -> bool {
+        self.roots.iter().all(|(_, standing)| standing.is_final(self.wait))
+    }
+
+    fn has_jobs(&self) -> bool {
+        self.roots.iter().any(|(root, _)| root.runs == RootKind::Job)
+    }
+
+    fn pod_changed(&mut self, pod: Pod) {
+        let key = PodKey { namespace: pod.namespace().unwrap_or_default(), name: pod.name_any() };
+        let root = self.roots.iter().position(|(root, _)| root.has(&pod));
+        if let (Some(root), Standing::Failed { status }) = (root, standing(&pod)) {
+            self.statuses.insert(root, status);
+        }
+        let followed = self.pods.entry(key.clone()).or_insert_with(|| {
+            let (teller, news) = mpsc::unbounded_channel();
+            let teller_task = Teller::new(self.client.clone(), key.clone(), Arc::clone(&self.report));
+            self.tellers.spawn(teller_task.tell(news, self.stands.clone()));
+            for occurrence in self.early.remove(&key).into_iter().flatten() {
+                let _ = teller.send(News::Reported(occurrence));
+            }
+            Followed { standing: Standing::Underway, root, teller }
+        });
+        followed.root = root;
+        // A teller ends only after its sender.
+        let _ = followed.teller.send(News::Changed(Box::new(pod)));
+    }
+
+    /// A pod of the input is remembered as it was; others were made to come and go.
+    fn pod_gone(&mut self, pod: &Pod) {
+        let key = PodKey { namespace: pod.namespace().unwrap_or_default(), name: pod.name_any() };
+        let is_input =
+            |root: Option<usize>| root.is_some_and(|root| self.roots[root].0.runs == RootKind::Pod);
+        let Some(root) = self.pods.get(&key).map(|followed| followed.root) else { return };
+        if !is_input(root) {
+            if let Some(followed) = self.pods.remove(&key) {
+                let _ = followed.teller.send(News::Changed(Box::new(pod.clone())));
+            }
+            self.stand_anew(root);
+        }
+    }
+
+    fn stands(&mut self, key: PodKey, standing: Standing) {
+        if let Some(followed) = self.pods.get_mut(&key) {
+            followed.standing = standing;
+            let root = followed.root;
+            self.stand_anew(root);
+        }
+    }
+
+    fn job_changed(&mut self, job: &Job, end: Option<JobEnd>) {
+        let is_it = |root: &Root| {
+            root.runs == RootKind::Job
+                && Some(&root.name) == job.metadata.name.as_ref()
+                && Some(&root.namespace) == job.metadata.namespace.as_ref()
+        };
+        let Some(root) = self.roots.iter().position(|(root, _)| is_it(root)) else { return };
+        if let (Some(end), false) = (end, self.jobs.contains_key(&root)) {
+            self.jobs.insert(root, end);
+        }
+        self.stand_anew(Some(root));
+    }
+
+    /// Notes where a root stands now, and tells when it is a job that has come to its end.
+    fn stand_anew(&mut self, place: Option<usize>) {
+        let Some(place) = place else { return };
+        let pods: Vec<&Standing> = self
+            .pods
+            .values()
+            .filter(|followed| followed.root == Some(place))
+            .map(|followed| &followed.standing)
+            .collect();
+        let (root, before) = &self.roots[place];
+        let end = self.jobs.get(&place);
+        let now = roots::stand(root, &pods, end, self.statuses.get(&place).copied());
+        let has_ended = *before == Standing::Underway && now != Standing::Underway;
+        if let (true, Some(end)) = (has_ended, end) {
+            self.report.tell(&Happening::JobEnded {
+                namespace: &root.namespace,
+                job: &root.name,
+                is_complete: end.is_complete,
+                reason: &end.reason,
+                message: &end.message,
+            });
+        }
+        self.roots[place].1 = now;
+    }
+
+    /// What a node or a controller has reported, each report once.
+    fn reported(&mut self, event: &Event) {
+        let object = &event.involved_object;
+        let key = PodKey {
+            namespace: object.namespace.clone().unwrap_or_default(),
+            name: object.name.clone().unwrap_or_default(),
+        };
+        let kind = object.kind.clone().unwrap_or_default();
+        let reason = event.reason.clone().unwrap_or_default();
+        let message = event.message.clone().unwrap_or_default();
+        let severity = event.type_.clone().unwrap_or_else(|| "Normal".to_owned());
+        if !self.told.insert((kind.clone(), key.clone(), reason.clone(), message.clone())) {
+            return;
+        }
+        if kind != "Pod" {
+            if is_worth_telling(&kind, &severity, &reason) {
+                self.report.tell(&Happening::ObjectEvent {
+                    namespace: &key.namespace,
+                    kind: &kind,
+                    name: &key.name,
+                    severity: &severity,
+                    reason: &reason,
+                    message: &message,
+                });
+            }
+            return;
+        }
+        if TOLD_ELSEWHERE.contains(&reason.as_str()) {
+            return;
+        }
+        let container = object.field_path.as_deref().and_then(container_of).map(str::to_owned);
+        let occurrence = Occurrence { severity, reason, message, container };
+        match self.pods.get(&key) {
+            // A teller ends only after its sender.
+            Some(followed) => drop(followed.teller.send(News::Reported(occurrence))),
+            None if self.early.len() < EARLY => self.early.entry(key).or_default().push(occurrence),
+            None => {}
+        }
+    }
+
+    /// Waits until everything was told.
+    async fn end(mut self) -> Ends {
+        let stuck = self.pods.iter().filter(|(_, followed)| is_stuck(&followed.standing));
+        let stuck = stuck.map(|(key, followed)| (key.clone(), followed.standing.clone())).collect();
+        // Whatever was written before the end belongs to the output.
+        self.pods.clear();
+        while self.tellers.join_next().await.is_some() {}
+        Ends { roots: self.roots, stuck }
+    }
+}
+
+fn is_stuck(standing: &Standing) -> bool {
+    matches!(standing, Standing::CannotStart { .. })
+}
+
+/// Whether an event of something that makes pods, or that pods use, is told: what went wrong, and what nothing else shows.
+fn is_worth_telling(kind: &str, severity: &str, reason: &str) -> bool {
+    match kind {
+        // Its end is told from its status.
+        "Job" if severity == "Warning" => !JOB_ENDS.contains(&reason),
+        "Job" => ["Suspended", "Resumed"].contains(&reason),
+        "CronJob" => severity == "Warning" || reason == "SuccessfulCreate",
+        "ReplicationController"
+        | "ReplicaSet"
+        | "Deployment"
+        | "StatefulSet"
+        | "DaemonSet"
+        | "PersistentVolumeClaim"
+        | "Service" => severity == "Warning",
+        _ => false,
+    }
+}
+
+/// Reasons for which a job fails.
+const JOB_ENDS: [&str; 5] = [
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "FailedIndexes",
+    "MaxFailedIndexesExceeded",
+    "PodFailurePolicy",
+];
 
 /// Tells what happens to one pod, in order: what a container wrote comes before its end.
 struct Teller {
@@ -269,33 +487,6 @@ const TOLD_ELSEWHERE: [&str; 8] =
 
 /// Reasons of events after which the pod as a whole does not start: its volumes or its sandbox cannot be made.
 const POD_TROUBLES: [&str; 2] = ["FailedMount", "FailedCreatePodSandBox"];
-
-/// Hands what the node reports about the followed pods to their tellers, each report once.
-async fn hear_events(client: kube::Client, listeners: BTreeMap<PodKey, UnboundedSender<News>>) {
-    let events = Api::<Event>::all(client);
-    let mut stream = pin!(watcher(events, watcher::Config::default()).default_backoff().applied_objects());
-    let mut told = std::collections::BTreeSet::new();
-    while let Some(event) = stream.next().await {
-        // The watcher starts again by itself.
-        let Ok(event) = event else { continue };
-        let object = &event.involved_object;
-        let key = PodKey {
-            namespace: object.namespace.clone().unwrap_or_default(),
-            name: object.name.clone().unwrap_or_default(),
-        };
-        let reason = event.reason.clone().unwrap_or_default();
-        let message = event.message.clone().unwrap_or_default();
-        let Some(listener) = listeners.get(&key) else { continue };
-        let repeated = !told.insert((key, reason.clone(), message.clone()));
-        if repeated || TOLD_ELSEWHERE.contains(&reason.as_str()) {
-            continue;
-        }
-        let severity = event.type_.clone().unwrap_or_else(|| "Normal".to_owned());
-        let container = object.field_path.as_deref().and_then(container_of).map(str::to_owned);
-        // A teller ends only after its listeners.
-        let _ = listener.send(News::Reported(Occurrence { severity, reason, message, container }));
-    }
-}
 
 /// The container in a field path such as `spec.containers{app}`.
 fn container_of(field_path: &str) -> Option<&str> {

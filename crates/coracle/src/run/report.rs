@@ -42,6 +42,17 @@ pub(crate) enum Happening<'a> {
     Log { namespace: &'a str, pod: &'a str, container: &'a str, line: &'a [u8] },
     /// The node reported something about a pod (a Kubernetes event).
     Event { namespace: &'a str, pod: &'a str, severity: &'a str, reason: &'a str, message: &'a str },
+    /// A controller reported something about an object that is no pod (a Kubernetes event).
+    ObjectEvent {
+        namespace: &'a str,
+        kind: &'a str,
+        name: &'a str,
+        severity: &'a str,
+        reason: &'a str,
+        message: &'a str,
+    },
+    /// A job of the input has ended.
+    JobEnded { namespace: &'a str, job: &'a str, is_complete: bool, reason: &'a str, message: &'a str },
     /// A pod, or one container of it, could not be started, and nothing more is expected of it.
     CannotStart {
         namespace: &'a str,
@@ -133,6 +144,8 @@ impl Report {
         match &mut masked {
             Happening::Phase { message: Some(message), .. }
             | Happening::Event { message, .. }
+            | Happening::ObjectEvent { message, .. }
+            | Happening::JobEnded { message, .. }
             | Happening::CannotStart { message, .. }
             | Happening::Warning { message, .. } => {
                 text = self.redactor.redact(message);
@@ -217,11 +230,16 @@ fn tell_quiet(happening: &Happening<'_>) {
         Happening::Phase { pod, phase, reason: Some(reason), message, .. } => {
             writeln!(err, "error: pod {pod}: {phase}{}", why(reason, *message))
         }
+        Happening::JobEnded { job, is_complete: false, reason, message, .. } => {
+            writeln!(err, "error: job {job}: Failed{}", why(reason, Some(message)))
+        }
         Happening::Log { .. }
         | Happening::Created { .. }
         | Happening::Phase { reason: None, .. }
         | Happening::Container { .. }
         | Happening::Event { .. }
+        | Happening::ObjectEvent { .. }
+        | Happening::JobEnded { is_complete: true, .. }
         | Happening::Warning { .. }
         | Happening::Result { .. }
         | Happening::Message { .. }
@@ -324,6 +342,17 @@ fn tell_text(happening: &Happening<'_>, lines: &mut Lines) -> io::Result<()> {
                 writeln!(err, "{dim}pod {pod}: {}{}{dim:#}", printable(reason), after_colon(message))
             }
         }
+        Happening::ObjectEvent { kind, name, severity, reason, message, .. } => {
+            let style = if *severity == "Warning" { yellow } else { dim };
+            let (kind, reason) = (kind.to_lowercase(), printable(reason));
+            writeln!(err, "{style}{kind} {name}: {reason}{style:#}{}", after_colon(message))
+        }
+        Happening::JobEnded { job, is_complete: true, .. } => {
+            writeln!(err, "{dim}job {job}: Complete{dim:#}")
+        }
+        Happening::JobEnded { job, is_complete: false, reason, message, .. } => {
+            writeln!(err, "{red}job {job}: Failed{red:#}{}", why(reason, Some(message)))
+        }
         Happening::Warning { object, message } => {
             writeln!(err, "{yellow}warning:{yellow:#} {object}: {}", printable(message))
         }
@@ -409,6 +438,14 @@ fn json_event(happening: &Happening<'_>) -> serde_json::Value {
         }
         Happening::Event { namespace, pod, severity, reason, message } => {
             json!({"type": "event", "namespace": namespace, "pod": pod, "severity": severity, "reason": reason, "message": message})
+        }
+        Happening::ObjectEvent { namespace, kind, name, severity, reason, message } => {
+            let object = format!("{}/{name}", kind.to_lowercase());
+            json!({"type": "event", "namespace": namespace, "object": object, "severity": severity, "reason": reason, "message": message})
+        }
+        Happening::JobEnded { namespace, job, is_complete, reason, message } => {
+            let condition = if *is_complete { "Complete" } else { "Failed" };
+            json!({"type": "job", "namespace": namespace, "job": job, "condition": condition, "reason": reason, "message": message})
         }
         Happening::Warning { object, message } => {
             json!({"type": "warning", "object": object, "message": message})
