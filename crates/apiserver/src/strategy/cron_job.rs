@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Strategy, unattended};
+use super::Strategy;
 use crate::object::{at, list, text};
-use crate::request::Verb;
 use crate::table::{age_cell, container_cells, name_cell, or_none, selector_cell};
 use crate::timestamps::age;
 
@@ -14,10 +13,6 @@ pub(crate) struct CronJobs;
 impl Strategy for CronJobs {
     fn subresources(&self) -> &'static [&'static str] {
         &["status"]
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        unattended(verb)
     }
 
     fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {

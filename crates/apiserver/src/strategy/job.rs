@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{DefaultPropagation, Strategy, unattended};
+use super::{DefaultPropagation, Strategy};
 use crate::object::{at, list, text};
-use crate::request::Verb;
 use crate::selector::SelectableField;
 use crate::table::{age_cell, container_cells, name_cell, number, selector_cell};
 use crate::timestamps::human_duration;
@@ -19,10 +18,6 @@ impl Strategy for Jobs {
 
     fn fields(&self) -> &'static [SelectableField] {
         &[SelectableField { label: "status.successful", paths: &[&["status", "succeeded"]], absent: "0" }]
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        unattended(verb)
     }
 
     fn propagation(&self) -> DefaultPropagation {

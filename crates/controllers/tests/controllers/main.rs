@@ -3,6 +3,7 @@
 mod cluster;
 mod endpoints;
 mod informers;
+mod jobs;
 mod nodes;
 mod scheduling;
 mod stateful_sets;
