@@ -19,13 +19,14 @@ mod time_zone;
 
 use serde_json::Value;
 
+use crate::defaults::pod::template_spec;
 use crate::errors::FieldErrors;
 use crate::path::Path;
 use crate::pod_spec::{self, SpecRules};
 use crate::request::{AdmissionRequest, Warning};
 use crate::scalars::{labels, messages, not_negative};
 use crate::selector::{label_selector, selects};
-use crate::tree::{entries, is_set, items, text};
+use crate::tree::{entries, field, is_set, items, text};
 use crate::{hooks, metadata};
 
 /// Where a pod template stands.
@@ -38,6 +39,18 @@ pub(crate) struct Place {
 }
 
 pub(crate) const SPEC_TEMPLATE: Place = Place { pointer: "/spec/template", path: "spec.template" };
+
+/// Counts of the status of a kind that keeps a number of equal pods.
+const EQUAL_PODS: [&str; 3] = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+
+/// The specification of an object whose pod template stands in it and now has its defaults.
+fn with_template_defaults(object: &mut Value) -> Option<&mut Value> {
+    let spec = field(object, "spec")?;
+    if let Some(template) = field(spec, "template").and_then(|template| field(template, "spec")) {
+        template_spec(template);
+    }
+    Some(spec)
+}
 
 /// What a new object starts with, whatever its creator wrote: its status, and its first generation.
 fn start(object: &mut Value, status: Value) {

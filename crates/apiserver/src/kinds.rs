@@ -13,9 +13,8 @@ use crate::strategy::{
     Strategy, config_map, controller_revision, cron_job, daemon_set, deployment, endpoint_slice, endpoints,
     event, horizontal_pod_autoscaler, ingress, ingress_class, job, lease, limit_range, namespace,
     network_policy, node, persistent_volume, persistent_volume_claim, pod, pod_disruption_budget,
-    pod_template, priority_class, replica_set, replication_controller, resource_quota, review::Reviews, role,
-    role_binding, runtime_class, scale, secret, service, service_account, stateful_set, storage_class,
-    template,
+    pod_template, priority_class, replica_keeper, resource_quota, review::Reviews, role, role_binding,
+    runtime_class, scale, secret, service, service_account, stateful_set, storage_class, template,
 };
 
 /// One resource that is served.
@@ -232,7 +231,7 @@ const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("", "v1", "persistentvolumes", &persistent_volume::PersistentVolumes),
     ("", "v1", "pods", &pod::Pods),
     ("", "v1", "podtemplates", &pod_template::PodTemplates),
-    ("", "v1", "replicationcontrollers", &replication_controller::ReplicationControllers),
+    ("", "v1", "replicationcontrollers", &replica_keeper::REPLICATION_CONTROLLERS),
     ("", "v1", "resourcequotas", &resource_quota::ResourceQuotas),
     ("", "v1", "secrets", &secret::Secrets),
     ("", "v1", "serviceaccounts", &service_account::ServiceAccounts),
@@ -240,7 +239,7 @@ const SERVED: &[(&str, &str, &str, &dyn Strategy)] = &[
     ("apps", "v1", "controllerrevisions", &controller_revision::ControllerRevisions),
     ("apps", "v1", "daemonsets", &daemon_set::DaemonSets),
     ("apps", "v1", "deployments", &deployment::Deployments),
-    ("apps", "v1", "replicasets", &replica_set::ReplicaSets),
+    ("apps", "v1", "replicasets", &replica_keeper::REPLICA_SETS),
     ("apps", "v1", "statefulsets", &stateful_set::StatefulSets),
     ("autoscaling", "v2", "horizontalpodautoscalers", &horizontal_pod_autoscaler::HorizontalPodAutoscalers),
     ("batch", "v1", "cronjobs", &cron_job::CronJobs),

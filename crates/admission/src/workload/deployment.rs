@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::replica_set::replicated_template;
-use super::{Place, Review, SPEC_TEMPLATE, fixed, never_less, replica_counts, rollout, start};
-use crate::defaults::pod::template_spec;
+use super::{
+    Place, Review, SPEC_TEMPLATE, fixed, never_less, replica_counts, rollout, start, with_template_defaults,
+};
 use crate::errors::FieldErrors;
 use crate::kind_rules::KindRules;
 use crate::path::Path;
-use crate::tree::{default_field, default_pointer, field, is_set, object_field, text};
+use crate::tree::{default_field, default_pointer, is_set, object_field, text};
 
 pub(crate) struct Deployments;
 
@@ -18,10 +19,7 @@ impl KindRules for Deployments {
     }
 
     fn default(&self, object: &mut Value) {
-        let Some(spec) = field(object, "spec") else { return };
-        if let Some(template) = field(spec, "template").and_then(|template| field(template, "spec")) {
-            template_spec(template);
-        }
+        let Some(spec) = with_template_defaults(object) else { return };
         default_pointer(spec, "replicas", 1);
         object_field(spec, "strategy");
         let strategy = &mut spec["strategy"];

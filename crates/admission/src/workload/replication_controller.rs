@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Place, Review, SPEC_TEMPLATE, mismatch, replica_counts, start};
-use crate::defaults::pod::template_spec;
+use super::{
+    EQUAL_PODS, Place, Review, SPEC_TEMPLATE, mismatch, replica_counts, start, with_template_defaults,
+};
 use crate::errors::FieldErrors;
 use crate::kind_rules::KindRules;
 use crate::path::Path;
-use crate::tree::{default_pointer, entries, field, is_set};
+use crate::tree::{default_pointer, entries, is_set};
 
 pub(crate) struct ReplicationControllers;
 
@@ -17,10 +18,7 @@ impl KindRules for ReplicationControllers {
     }
 
     fn default(&self, object: &mut Value) {
-        let Some(spec) = field(object, "spec") else { return };
-        if let Some(template) = field(spec, "template").and_then(|template| field(template, "spec")) {
-            template_spec(template);
-        }
+        let Some(spec) = with_template_defaults(object) else { return };
         default_pointer(spec, "replicas", 1);
         let labels = spec["template"]["metadata"]["labels"].clone();
         if !entries(&labels).is_empty() {
@@ -56,7 +54,6 @@ impl KindRules for ReplicationControllers {
     }
 
     fn validate_status(&self, errors: &mut FieldErrors, _old: &Value, new: &Value) {
-        let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-        replica_counts(errors, &new["status"], &parts, "readyReplicas");
+        replica_counts(errors, &new["status"], &EQUAL_PODS, "readyReplicas");
     }
 }

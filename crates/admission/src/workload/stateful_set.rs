@@ -2,15 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{Place, Review, SPEC_TEMPLATE, is_empty, never_less, replica_counts, rollout, start};
-use crate::defaults::pod::template_spec;
+use super::{
+    Place, Review, SPEC_TEMPLATE, is_empty, never_less, replica_counts, rollout, start,
+    with_template_defaults,
+};
 use crate::errors::FieldErrors;
 use crate::kind_rules::KindRules;
 use crate::path::Path;
 use crate::persistent_volume_claim;
 use crate::request::Warning;
 use crate::scalars::{label, not_negative, required_label};
-use crate::tree::{default_field, default_pointer, field, is_set, items, items_mut, object_field, text};
+use crate::tree::{default_field, default_pointer, is_set, items, items_mut, object_field, text};
 
 /// What an update may change.
 const FREE: [&str; 7] = [
@@ -34,10 +36,7 @@ impl KindRules for StatefulSets {
     }
 
     fn default(&self, object: &mut Value) {
-        let Some(spec) = field(object, "spec") else { return };
-        if let Some(template) = field(spec, "template").and_then(|template| field(template, "spec")) {
-            template_spec(template);
-        }
+        let Some(spec) = with_template_defaults(object) else { return };
         default_field(spec, "podManagementPolicy", "OrderedReady");
         object_field(spec, "updateStrategy");
         let strategy = &mut spec["updateStrategy"];

@@ -5,5 +5,6 @@ mod endpoints;
 mod informers;
 mod jobs;
 mod nodes;
+mod replicas;
 mod scheduling;
 mod stateful_sets;
