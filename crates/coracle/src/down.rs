@@ -1,5 +1,6 @@
 //! The command `coracle down`: ends a node that stays, with its pods, and takes away what it made on the machine.
 //!
+//! Pods end in order, with their preStop hooks and within their grace; `--now`, or the second Ctrl-C, kills them.
 //! Without `--purge` its data stays, and the next `coracle up` starts its pods again, as after a restart of the machine.
 
 use std::io;
@@ -13,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
-use crate::node::options::DEFAULT_DATA_DIR;
+use crate::node::options::{DEFAULT_DATA_DIR, HookHosts};
 use crate::node::take_down::{TakeDown, take_down};
 use crate::standard_output;
 
@@ -25,14 +26,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[command(after_help = "\
 Examples:
   coracle down                               end the node of this machine; `coracle up` starts its pods again
+  coracle down --now                         the same, and its pods are killed without hooks and without waiting
   coracle down --data-dir ./node --purge     end that node and remove everything that it kept")]
 pub(crate) struct DownArgs {
     /// Data directory of the node [default: /var/lib/coracle].
     #[arg(long, value_name = "DIR", value_parser = flag_values::directory())]
     data_dir: Option<PathBuf>,
-    /// Seconds between the stop signal and the kill signal.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=86_400))]
-    grace_period: u32,
+    /// Most seconds that a pod gets to end, its preStop hooks included [default: each pod's own grace].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    grace_period: Option<u32>,
+    /// Kill the pods: no preStop hook, no stop signal, no waiting. So does the second Ctrl-C.
+    #[arg(long, conflicts_with = "grace_period")]
+    now: bool,
+    /// Where preStop hooks may connect to.
+    #[arg(long, value_enum, default_value_t = HookHosts::Any, value_name = "RULE")]
+    hook_hosts: HookHosts,
     /// Remove its data as well: objects, volumes, logs, certificates and images.
     #[arg(long)]
     purge: bool,
@@ -64,7 +72,12 @@ fn act(args: &DownArgs) -> Result<(), Failure> {
         })?;
         standard_output::line(format_args!("ended the node's process {pid}"))?;
     }
-    let how = TakeDown { grace: Duration::from_secs(args.grace_period.into()), purge: args.purge };
+    let how = TakeDown {
+        longest_grace: args.grace_period.map(|seconds| Duration::from_secs(seconds.into())),
+        at_once: args.now || args.grace_period == Some(0),
+        hook_hosts: args.hook_hosts,
+        purge: args.purge,
+    };
     let runtime = crate::prerequisites::async_runtime()?;
     let pods = runtime.block_on(take_down(&base, how))?;
     let pods = match pods {

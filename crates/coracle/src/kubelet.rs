@@ -106,10 +106,17 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     let mut interrupts = Interrupts::listen()?;
     let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
     let directory = config.base.clone();
-    private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
-    let lock = lock(&directory)?;
+    // What can be wrong with the arguments is found before anything is made: nothing is left behind then.
     let api = match &args.kubeconfig {
         Some(file) => Some(api(file).await?),
+        None => None,
+    };
+    let foreign = match socket {
+        Some(socket) => Some(cri::connect(&socket).await.map_err(|error| {
+            failed(&error)
+                .place("--container-runtime-endpoint")
+                .hint("start the container runtime first, or leave the flag out to use the one of coracle")
+        })?),
         None => None,
     };
     let port = match &api {
@@ -123,15 +130,10 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
         Some(_) => Some(listen(args.listen).await?),
         None => None,
     };
-    let (own, clients, address) = match socket {
-        Some(socket) => {
-            let clients = cri::connect(&socket).await.map_err(|error| {
-                failed(&error).place("--container-runtime-endpoint").hint(
-                    "start the container runtime first, or leave the flag out to use the one of coracle",
-                )
-            })?;
-            (None, clients, machine_address())
-        }
+    private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
+    let lock = lock(&directory)?;
+    let (own, clients, address) = match foreign {
+        Some(clients) => (None, clients, machine_address()),
         None => {
             let (runtime, network) = open_runtime(&config, &directory).await?;
             let address = network.node_address().to_string();

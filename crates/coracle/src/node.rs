@@ -28,7 +28,7 @@ use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects}
 use crate::failure::{CANNOT_START, Failure};
 use crate::flag_values::NODE_NAME_BYTES;
 use crate::nodes::OwnNode;
-use options::{EnvFileSyntax, HookHosts, NodeOptions};
+use options::{EnvFileSyntax, NodeOptions};
 
 /// What the kubelet calls itself towards the API server: the manager of what it writes.
 pub(crate) const KUBELET_AGENT: &str = concat!("kubelet/", env!("CARGO_PKG_VERSION"));
@@ -255,10 +255,7 @@ pub(crate) fn kubelet_config(config: &NodeConfig, directory: &Path, address: Str
         seccomp_default: config.options.seccomp_default,
         // Throwaway nodes share the profiles of their directory, as they share its images.
         seccomp_dir: config.base.join("seccomp"),
-        hook_hosts: match config.options.hook_hosts {
-            HookHosts::Any => kubelet::HookHosts::Any,
-            HookHosts::Pod => kubelet::HookHosts::Pod,
-        },
+        hook_hosts: config.options.hook_hosts.into(),
         static_pod_dir: config.static_pod_dir.clone(),
         ..KubeletConfig::new(config.node_name.clone(), directory.join("kubelet"))
     }

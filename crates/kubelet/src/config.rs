@@ -125,6 +125,11 @@ impl PodDirs {
         self.root.join("subpaths")
     }
 
+    /// The pipes through which hooks that run are heard.
+    pub(crate) fn hook_output(&self) -> PathBuf {
+        self.root.join("hook-output")
+    }
+
     pub(crate) fn hosts_file(&self) -> PathBuf {
         self.root.join("etc-hosts")
     }

@@ -52,8 +52,8 @@ impl SecretValues {
         }
     }
 
-    /// The text with every one of the values hidden, overlapping ones together.
-    pub(crate) fn hide(&self, text: &str) -> String {
+    /// Where the values stand in a text, in order.
+    fn found(&self, text: &str) -> Vec<(usize, usize)> {
         let mut found: Vec<(usize, usize)> = Vec::new();
         for value in &self.0 {
             // Overlapping occurrences of one value count too: the search goes on one character later.
@@ -65,6 +65,28 @@ impl SecretValues {
             }
         }
         found.sort_unstable();
+        found
+    }
+
+    /// How much of a text that goes on can be shown: up to what may be the beginning of a value, and never a part of one.
+    pub(crate) fn certain(&self, text: &str) -> usize {
+        let begun = self.0.iter().map(|value| longest_begin_at_end(text, value)).max().unwrap_or(0);
+        self.certain_before(text, text.len() - begun)
+    }
+
+    /// The last place up to `end` that is in the middle of no value.
+    pub(crate) fn certain_before(&self, text: &str, mut end: usize) -> usize {
+        // Later ones first: one that is cut moves the place back, perhaps into an earlier one.
+        let found = self.found(text);
+        while let Some((begin, _)) = found.iter().find(|(begin, stop)| *begin < end && end < *stop) {
+            end = *begin;
+        }
+        end
+    }
+
+    /// The text with every one of the values hidden, overlapping ones together.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        let found = self.found(text);
         let mut hidden = String::with_capacity(text.len());
         let mut done = 0;
         for (begin, end) in found {
@@ -79,9 +101,31 @@ impl SecretValues {
     }
 }
 
+/// How many bytes at the end of a text are the beginning, and not all, of a value: the most that it can be. Linear (the
+/// function of Knuth, Morris and Pratt), for a text and a value are whatever somebody wrote.
+fn longest_begin_at_end(text: &str, value: &str) -> usize {
+    let value = value.as_bytes();
+    let mut borders = vec![0_usize; value.len()];
+    let step = |borders: &[usize], mut matched: usize, byte: u8| {
+        while matched > 0 && (matched == value.len() || value[matched] != byte) {
+            matched = borders[matched - 1];
+        }
+        matched + usize::from(value[matched] == byte)
+    };
+    for place in 1..value.len() {
+        borders[place] = step(&borders[..place], borders[place - 1], value[place]);
+    }
+    let last = &text.as_bytes()[text.len().saturating_sub(value.len() - 1)..];
+    last.iter().fold(0, |matched, byte| step(&borders, matched, *byte))
+}
+
 /// What a hook printed, as it may be shown: secrets hidden, control characters written out.
 pub(crate) fn readable(raw: &[u8], secrets: &SecretValues) -> String {
-    let text = secrets.hide(&String::from_utf8_lossy(raw));
+    escape(&secrets.hide(&String::from_utf8_lossy(raw)))
+}
+
+/// A text without control characters.
+pub(crate) fn escape(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -154,7 +198,7 @@ impl HookLogs {
         if file.metadata()?.len() > LONGEST_FILE {
             file.set_len(0)?;
         }
-        Ok(HookLog { file })
+        Ok(HookLog { file, open: None })
     }
 }
 
@@ -162,20 +206,21 @@ impl HookLogs {
 #[derive(Debug)]
 pub(crate) struct HookLog {
     file: std::fs::File,
+    /// The output whose last line goes on.
+    open: Option<&'static str>,
 }
 
 impl HookLog {
     /// A line of the node's own about the hook.
     pub(crate) fn remark(&mut self, text: &str) {
+        self.end_line_of_others("");
         self.write("stdout", &format!("[{text}]\n"));
     }
 
-    /// What the hook printed on both outputs: the end of it, at most [`api::limits::HOOK_OUTPUT`] bytes.
-    pub(crate) fn output(&mut self, stdout: &str, stderr: &str) {
-        let half = api::limits::HOOK_OUTPUT / 2;
-        let for_stderr = stderr.len().min(half.max(api::limits::HOOK_OUTPUT.saturating_sub(stdout.len())));
-        for (stream, text, limit) in
-            [("stdout", stdout, api::limits::HOOK_OUTPUT - for_stderr), ("stderr", stderr, for_stderr)]
+    /// What the hook printed on both outputs, as far as it was not written: the end of it, at most so many bytes.
+    pub(crate) fn output(&mut self, stdout: &str, stderr: &str, limit: usize) {
+        let for_stderr = stderr.len().min((limit / 2).max(limit.saturating_sub(stdout.len())));
+        for (stream, text, limit) in [("stdout", stdout, limit - for_stderr), ("stderr", stderr, for_stderr)]
         {
             let (shown, left_out) = last_bytes(text, limit);
             if left_out > 0 {
@@ -185,9 +230,44 @@ impl HookLog {
         }
     }
 
+    /// What the hook prints just now; its last line may go on.
+    pub(crate) fn output_goes_on(&mut self, stream: &'static str, text: &str) {
+        match text.rsplit_once('\n') {
+            _ if text.is_empty() => {}
+            Some((_, "")) => self.write(stream, text),
+            Some((lines, begun)) => {
+                self.write(stream, lines);
+                self.begin_line(stream, begun);
+            }
+            None => self.begin_line(stream, text),
+        }
+    }
+
+    fn begin_line(&mut self, stream: &'static str, text: &str) {
+        self.end_line_of_others(stream);
+        self.append(&format!("{:.9} {stream} P {text}\n", Timestamp::now()));
+        self.open = Some(stream);
+    }
+
+    /// A line of one output is not continued by another one's.
+    fn end_line_of_others(&mut self, stream: &str) {
+        if let Some(other) = self.open.take_if(|open| *open != stream) {
+            self.append(&format!("{:.9} {other} F \n", Timestamp::now()));
+        }
+    }
+
     fn write(&mut self, stream: &str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.end_line_of_others(stream);
+        self.open = None;
         let time = Timestamp::now();
         let lines: String = text.lines().map(|line| format!("{time:.9} {stream} F {line}\n")).collect();
+        self.append(&lines);
+    }
+
+    fn append(&mut self, lines: &str) {
         if let Err(error) = self.file.write_all(lines.as_bytes()) {
             // A full disk costs what a hook said, never the pod.
             tracing::debug!(%error, "the log of a hook cannot be written");
@@ -276,7 +356,8 @@ mod tests {
         for attempt in 0..4 {
             let key = HookKey { container: "c".to_owned(), attempt, kind: HookKind::PostStart };
             let mut log = logs.begin(&key).expect("opens");
-            log.output(&format!("{}end", "x\n".repeat(100_000)), &"e".repeat(100_000));
+            let printed = format!("{}end", "x\n".repeat(100_000));
+            log.output(&printed, &"e".repeat(100_000), api::limits::HOOK_OUTPUT);
             log.remark("done");
         }
         assert_eq!(logs.attempts(HookKind::PostStart), [2, 3]);

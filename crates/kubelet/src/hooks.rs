@@ -17,6 +17,7 @@ use crate::environment_record::{self, RecordedVariable};
 use crate::handlers::{self, HandlerError, HandlerTarget};
 use crate::hook_environment::{expand, hook_variables, secret_values};
 use crate::hook_log::{HookLog, HookLogs, SecretValues, last_bytes, readable};
+use crate::hook_output::{LiveOutput, OutputPipes};
 use crate::hook_result::{Delivery, HandlerName, Performed, waiting_message};
 use crate::http_client::{HttpAnswer, HttpError, HttpQuestion};
 use crate::http_url::{HttpUrl, Scheme};
@@ -57,11 +58,13 @@ struct Report {
     performed: Performed,
     stdout: String,
     stderr: String,
+    /// What of both is not in the log yet, and how many bytes of it may be.
+    unwritten: Option<([String; 2], usize)>,
 }
 
 impl Report {
     fn silent(performed: Performed) -> Self {
-        Self { performed, stdout: String::new(), stderr: String::new() }
+        Self { performed, stdout: String::new(), stderr: String::new(), unwritten: None }
     }
 }
 
@@ -101,6 +104,15 @@ impl HookJob {
             .ok()
     }
 
+    /// Where the runtime copies what the command prints. Without them it is all written at the end.
+    fn output_pipes(&self) -> Option<OutputPipes> {
+        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
+        let dir = self.agent.config.pod_dirs(uid).hook_output();
+        let name = format!("{}-{}", self.key.container, self.key.kind.as_str());
+        let made = OutputPipes::make(&dir, &name);
+        made.inspect_err(|error| tracing::debug!(%error, "a hook's output comes at its end only")).ok()
+    }
+
     fn delivery(&self) -> Delivery<'_> {
         Delivery {
             namespace: self.pod.metadata.namespace.as_deref().unwrap_or_default(),
@@ -124,11 +136,11 @@ impl HookJob {
         let secrets = secret_values(&self.agent, &self.pod, container, &variables).await;
         let began = tokio::time::Instant::now();
         fault::point("hook.running");
-        let report = self.perform_in_time(settings, container, &variables, &secrets).await;
+        let report = self.perform_in_time(settings, container, &variables, &secrets, log).await;
         fault::point("hook.performed");
         let took = began.elapsed();
         let name = self.handler_name();
-        let Report { performed, stdout, stderr } = report;
+        let Report { performed, stdout, stderr, unwritten } = report;
         let performed = match performed {
             Performed::Refused(message) => Performed::Refused(secrets.hide(&message)),
             other => other,
@@ -137,7 +149,10 @@ impl HookJob {
         let shown_error = last_bytes(stderr.trim_end(), MESSAGE_OUTPUT).0;
         let failure = performed.failure(settings.document, name, shown_error);
         if let Some(log) = log {
-            log.output(&stdout, &stderr);
+            match unwritten {
+                Some(([stdout, stderr], room)) => log.output(&stdout, &stderr, room),
+                None => log.output(&stdout, &stderr, api::limits::HOOK_OUTPUT),
+            }
             let verdict = if failure.is_some() { "failed" } else { "succeeded" };
             let circumstances = self.delivery().circumstances();
             log.remark(&format!("{} hook {verdict}: {words}, {circumstances}", self.key.kind.as_str()));
@@ -200,6 +215,7 @@ impl HookJob {
         container: &Container,
         variables: &[RecordedVariable],
         secrets: &SecretValues,
+        log: &mut Option<HookLog>,
     ) -> Report {
         let limit = lifecycle::hook_timeout(&self.pod, &self.key.container, self.key.kind);
         let announce = async {
@@ -220,7 +236,7 @@ impl HookJob {
         };
         let announced = async {
             tokio::select! {
-                report = self.perform(settings, container, variables, secrets, limit) => report,
+                report = self.perform(settings, container, variables, secrets, limit, log) => report,
                 () = announce => unreachable!("an announcement never ends"),
             }
         };
@@ -237,6 +253,7 @@ impl HookJob {
         variables: &[RecordedVariable],
         secrets: &SecretValues,
         limit: Option<Duration>,
+        log: &mut Option<HookLog>,
     ) -> Report {
         let refused = |message: String| Report::silent(Performed::Refused(message));
         let target = HandlerTarget {
@@ -256,6 +273,8 @@ impl HookJob {
                 );
             };
             let command = command(exec, expanded, reason);
+            let mut pipes = self.output_pipes();
+            let [stdout_pipe, stderr_pipe] = pipes.as_ref().map(OutputPipes::names).unwrap_or_default();
             let request = v1::ExecSyncRequest {
                 container_id: id.clone(),
                 cmd: command,
@@ -263,8 +282,12 @@ impl HookJob {
                 timeout: limit
                     .map_or(0, |limit| i64::try_from(limit.as_secs()).unwrap_or(i64::MAX).saturating_add(1)),
                 coracle_environment: hook_variables(&self.key, self.number, self.reason, variables),
+                coracle_stdout_pipe: stdout_pipe,
+                coracle_stderr_pipe: stderr_pipe,
             };
-            return match self.agent.runtime.exec_sync(request).await.map(tonic::Response::into_inner) {
+            let mut live = LiveOutput::new(secrets);
+            let answer = live.follow(pipes.as_mut(), log, self.agent.runtime.exec_sync(request)).await;
+            return match answer.map(tonic::Response::into_inner) {
                 Ok(answer) => Report {
                     performed: Performed::Exec {
                         exit_code: answer.exit_code,
@@ -272,6 +295,7 @@ impl HookJob {
                     },
                     stdout: readable(&answer.stdout, secrets),
                     stderr: readable(&answer.stderr, secrets),
+                    unwritten: Some(live.finish([&answer.stdout, &answer.stderr])),
                 },
                 Err(status) => refused(status.message().to_owned()),
             };
@@ -283,6 +307,7 @@ impl HookJob {
                     performed: Performed::Http(answer.status),
                     stdout: readable(answer.body.as_bytes(), secrets),
                     stderr: String::new(),
+                    unwritten: None,
                 },
                 // The address may hold what was expanded into it; the manifest's words say where it went.
                 Err(HandlerError::Http { error, .. }) => refused(error.to_string()),

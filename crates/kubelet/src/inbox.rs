@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use lifecycle::ContainerHealth;
 use tokio::sync::{Notify, watch};
@@ -27,6 +28,45 @@ pub(crate) struct News {
     pub(crate) hook_ends: Vec<HookEnd>,
     /// What probes found out, by the runtime's identifier of the container.
     pub(crate) health: Vec<(String, ContainerHealth)>,
+    /// Something has happened in the runtime.
+    pub(crate) runtime_changed: bool,
+    /// The node is taken down.
+    pub(crate) leave: Option<Leave>,
+}
+
+/// The node is taken down, and its pods stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leave {
+    /// Most seconds that a pod gets, if not its own grace.
+    pub(crate) longest_grace: Option<i64>,
+}
+
+impl News {
+    /// The newer object, if there is nothing but that.
+    fn only_pod(&self) -> Option<&Arc<Pod>> {
+        let Self {
+            pod,
+            mirror,
+            vanished,
+            eviction,
+            sources_changed,
+            ended_stops,
+            hook_ends,
+            health,
+            runtime_changed,
+            leave,
+        } = self;
+        let more = mirror.is_some()
+            || *vanished
+            || eviction.is_some()
+            || *sources_changed
+            || !ended_stops.is_empty()
+            || !hook_ends.is_empty()
+            || !health.is_empty()
+            || *runtime_changed
+            || leave.is_some();
+        pod.as_ref().filter(|_| !more)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +115,16 @@ impl Inbox {
     pub(crate) fn put_vanished(&self) {
         self.with(|state| {
             state.news.vanished = true;
+            state.stopping = true;
+        });
+        self.stop.notify_waiters();
+        self.changed.notify_one();
+    }
+
+    /// The node is taken down.
+    pub(crate) fn put_leave(&self, leave: Leave) {
+        self.with(|state| {
+            state.news.leave = Some(leave);
             state.stopping = true;
         });
         self.stop.notify_waiters();
@@ -133,12 +183,22 @@ impl Inbox {
 
     /// Something has happened in the runtime.
     pub(crate) fn wake(&self) {
+        self.with(|state| state.news.runtime_changed = true);
         self.changed.notify_one();
     }
 
-    /// Takes out what has happened.
+    /// Takes out what has happened. Whoever looks at everything after this need not be woken for it again.
     pub(crate) fn take(&self) -> News {
+        // A call that came before is forgotten; what it was about is in what is taken, or comes with a call of its own.
+        let _ = self.changed.notified().now_or_never();
         self.with(|state| std::mem::take(&mut state.news))
+    }
+
+    /// Takes out a newer object that says nothing new, if it is all that has happened.
+    pub(crate) fn take_if_only(&self, says_nothing_new: impl FnOnce(&Pod) -> bool) -> Option<Arc<Pod>> {
+        self.with(|state| {
+            state.news.only_pod().is_some_and(|pod| says_nothing_new(pod)).then(|| state.news.pod.take())?
+        })
     }
 
     /// Waits until something happens.

@@ -45,6 +45,7 @@ mod grpc_health;
 mod handlers;
 mod hook_environment;
 mod hook_log;
+mod hook_output;
 mod hook_result;
 mod hooks;
 mod http;
@@ -143,6 +144,15 @@ impl KubeletHandle {
     /// For a node that is taken away; answers at once after the shutdown.
     pub async fn drained(&self) {
         self.interface.pods.drained().await;
+    }
+
+    /// Stops all pods that ran on the node, each within its own grace or within that many seconds if these are fewer, with
+    /// their preStop hooks; answers when none runs. Their volumes, logs and objects stay, and the next agent on the directory
+    /// begins them again.
+    ///
+    /// For a standalone agent on the directory of a node that does not run.
+    pub async fn pods_stopped(&self, longest_grace: Option<i64>) {
+        self.interface.pods.left(inbox::Leave { longest_grace }).await;
     }
 
     /// Waits until all tasks have ended after the shutdown.

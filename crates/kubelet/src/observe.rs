@@ -9,11 +9,13 @@ use crate::clock;
 use crate::labels;
 use crate::runtime_calls::RuntimeCalls;
 
-/// The sandboxes and containers of a pod. Details of ended containers that `memory` already holds are not read again.
+/// The sandboxes and containers of a pod. Details of ended containers that `memory` already holds are not read again, nor
+/// what the last look has seen and cannot change: the addresses of a sandbox that stands, the start of what runs.
 pub(crate) async fn observe_pod(
     runtime: &RuntimeCalls,
     uid: &str,
     memory: &PodMemory,
+    last: &RuntimePod,
 ) -> Result<RuntimePod, tonic::Status> {
     let selector = BTreeMap::from([(labels::POD_UID.to_owned(), uid.to_owned())]);
     let sandboxes = runtime
@@ -35,11 +37,11 @@ pub(crate) async fn observe_pod(
         .containers;
     let mut observed = RuntimePod::default();
     for sandbox in sandboxes {
-        observed.sandboxes.push(observe_sandbox(runtime, sandbox).await?);
+        observed.sandboxes.push(observe_sandbox(runtime, sandbox, last).await?);
     }
     observed.sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.attempt));
     for container in containers {
-        if let Some(container) = observe_container(runtime, container, memory).await? {
+        if let Some(container) = observe_container(runtime, container, memory, last).await? {
             observed.containers.push(container);
         }
     }
@@ -52,11 +54,13 @@ pub(crate) async fn observe_pod(
 async fn observe_sandbox(
     runtime: &RuntimeCalls,
     sandbox: v1::PodSandbox,
+    last: &RuntimePod,
 ) -> Result<ObservedSandbox, tonic::Status> {
     let attempt = sandbox.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
     let ready = sandbox.state == v1::PodSandboxState::SandboxReady as i32;
-    let mut ips = Vec::new();
-    if ready {
+    let seen = last.sandboxes.iter().find(|seen| seen.ready && seen.id == sandbox.id);
+    let mut ips = seen.map(|seen| seen.ips.clone()).unwrap_or_default();
+    if ready && ips.is_empty() {
         let request = v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: false };
         let status = not_found_is_none(runtime.pod_sandbox_status(request).await)?;
         let network = status.and_then(|status| status.into_inner().status).and_then(|status| status.network);
@@ -66,6 +70,9 @@ async fn observe_sandbox(
         }
         ips.retain(|ip| ip.parse::<std::net::IpAddr>().is_ok());
     }
+    if !ready {
+        ips.clear();
+    }
     Ok(ObservedSandbox { id: sandbox.id, attempt, ready, ips })
 }
 
@@ -73,6 +80,7 @@ async fn observe_container(
     runtime: &RuntimeCalls,
     container: v1::Container,
     memory: &PodMemory,
+    last: &RuntimePod,
 ) -> Result<Option<ObservedContainer>, tonic::Status> {
     let Some(metadata) = container.metadata.clone() else {
         return Ok(None);
@@ -84,10 +92,13 @@ async fn observe_container(
         v1::ContainerState::ContainerRunning | v1::ContainerState::ContainerExited => {
             match known_end(memory, &metadata.name, &container.id, metadata.attempt) {
                 Some(phase) => phase,
-                None => match read_phase(runtime, &container.id).await? {
+                None => match known_start(last, &container.id, state) {
                     Some(phase) => phase,
-                    // It was removed between the list and this.
-                    None => return Ok(None),
+                    None => match read_phase(runtime, &container.id).await? {
+                        Some(phase) => phase,
+                        // It was removed between the list and this.
+                        None => return Ok(None),
+                    },
                 },
             }
         }
@@ -114,6 +125,14 @@ fn known_end(memory: &PodMemory, name: &str, id: &str, attempt: u32) -> Option<C
         started_at: exit.started_at,
         finished_at: exit.finished_at,
     })
+}
+
+/// What ran when it was last looked at, and runs, began when it did.
+fn known_start(last: &RuntimePod, id: &str, state: v1::ContainerState) -> Option<ContainerPhase> {
+    let phase = &last.container(id)?.phase;
+    let runs = state == v1::ContainerState::ContainerRunning
+        && matches!(phase, ContainerPhase::Running { started_at: Some(_) });
+    runs.then(|| phase.clone())
 }
 
 async fn read_phase(runtime: &RuntimeCalls, id: &str) -> Result<Option<ContainerPhase>, tonic::Status> {

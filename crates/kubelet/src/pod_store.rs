@@ -15,14 +15,37 @@ use crate::clock;
 use crate::files;
 
 /// The content of a pod's state file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct SavedPod {
     /// The boot of the machine that the times in `memory` belong to.
     pub(crate) boot_id: String,
-    /// The object as it was last seen.
+    /// The object as it was last seen, without its status: that follows from the rest.
     pub(crate) pod: Pod,
     /// What is remembered.
     pub(crate) memory: PodMemory,
+}
+
+/// The same, as it is written.
+#[derive(Serialize)]
+struct SavedPodRef<'s> {
+    boot_id: &'s str,
+    pod: &'s Pod,
+    memory: &'s PodMemory,
+}
+
+/// Whether a state file that has the one object says what one with the other would say. Each status that the node writes
+/// comes back to it as a newer object, and none of them is a reason to write the file again.
+pub(crate) fn is_kept_alike(one: &Pod, other: &Pod) -> bool {
+    let (a, b) = (&one.metadata, &other.metadata);
+    one.spec == other.spec
+        && a.uid == b.uid
+        && a.labels == b.labels
+        && a.annotations == b.annotations
+        && a.deletion_timestamp == b.deletion_timestamp
+        && a.deletion_grace_period_seconds == b.deletion_grace_period_seconds
+        && a.generation == b.generation
+        && a.finalizers == b.finalizers
+        && a.owner_references == b.owner_references
 }
 
 /// Why a state file could not be used.
@@ -48,9 +71,12 @@ impl PodStore {
         Self { root_dir: root_dir.to_owned(), boot_id: clock::boot_id() }
     }
 
-    /// The text of a state file; also what tells whether it has to be written again.
+    /// The text of a state file.
     pub(crate) fn render(&self, pod: &Pod, memory: &PodMemory) -> String {
-        let saved = SavedPod { boot_id: self.boot_id.clone(), pod: pod.clone(), memory: memory.clone() };
+        let mut metadata = pod.metadata.clone();
+        metadata.resource_version = None;
+        let pod = Pod { metadata, spec: pod.spec.clone(), status: None };
+        let saved = SavedPodRef { boot_id: &self.boot_id, pod: &pod, memory };
         let body = serde_json::to_string(&saved).expect("a pod and its memory are plain JSON");
         format!("{}\n{body}\n", hex::encode(Sha256::digest(body.as_bytes())))
     }
@@ -76,6 +102,7 @@ impl PodStore {
         let Some(mut saved) = parse(&text) else {
             return Err(LoadPodError::Damaged(self.quarantine(uid, &path)?));
         };
+        saved.memory.note_node_back();
         if saved.boot_id != self.boot_id {
             saved.memory.rebase(clock::now());
             saved.boot_id.clone_from(&self.boot_id);
@@ -127,7 +154,7 @@ fn parse(text: &[u8]) -> Option<SavedPod> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LoadPodError, PodStore};
+    use super::{LoadPodError, PodStore, is_kept_alike};
     use k8s_openapi::api::core::v1::Pod;
     use lifecycle::PodMemory;
 
@@ -137,6 +164,24 @@ mod tests {
         let memory = PodMemory { sandboxes: 3, ..PodMemory::default() };
         store.write("u1", &store.render(&Pod::default(), &memory)).expect("written");
         (dir, store)
+    }
+
+    #[test]
+    fn a_status_is_no_reason_to_write_the_file_again_and_a_deletion_is() {
+        let pod: Pod =
+            serde_json::from_value(serde_json::json!({"metadata": {"uid": "u", "resourceVersion": "1"}}))
+                .expect("a pod");
+        let mut told = pod.clone();
+        told.metadata.resource_version = Some("2".to_owned());
+        told.status = Some(k8s_openapi::api::core::v1::PodStatus::default());
+        assert!(is_kept_alike(&pod, &told));
+        let store = PodStore::new(std::path::Path::new("/nowhere"));
+        let memory = PodMemory::default();
+        assert_eq!(store.render(&pod, &memory), store.render(&told, &memory));
+        let mut deleted = pod.clone();
+        deleted.metadata.deletion_grace_period_seconds = Some(1);
+        assert!(!is_kept_alike(&pod, &deleted));
+        assert_ne!(store.render(&pod, &memory), store.render(&deleted, &memory));
     }
 
     #[test]

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
-use lifecycle::{Claim, Refusal};
+use lifecycle::{Claim, PodMemory, Refusal};
 use tokio::sync::{mpsc, oneshot};
 
 use api::reasons::event;
 
 use crate::agent::SharedAgent;
 use crate::clock;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Leave};
 use crate::labels;
 use crate::pod_store::{LoadPodError, SavedPod};
 use crate::references::{SourceKind, referenced_sources};
@@ -88,6 +88,13 @@ pub(crate) enum PodsMessage {
         /// Where the answer goes.
         answer: oneshot::Sender<Option<Arc<Pod>>>,
     },
+    /// The node is taken down: whatever runs on it stops, and begins again with it.
+    Leave {
+        /// How.
+        leave: Leave,
+        /// Where the answer goes when nothing runs any more.
+        answer: oneshot::Sender<()>,
+    },
     /// Somebody waits until nothing is left of any pod.
     Drain {
         /// Where the answer goes, then.
@@ -133,6 +140,14 @@ impl PodsHandle {
         self.tell(PodsMessage::Drain { answer });
         // When the task has ended, nothing will be taken away any more.
         let _ = drained.await;
+    }
+
+    /// Stops all pods of this node, and waits until none runs.
+    pub(crate) async fn left(&self, leave: Leave) {
+        let (answer, left) = oneshot::channel();
+        self.tell(PodsMessage::Leave { leave, answer });
+        // When the task has ended, nothing will be stopped any more.
+        let _ = left.await;
     }
 
     /// All pods of this node.
@@ -232,6 +247,10 @@ impl PodsTask {
             }
             PodsMessage::List { answer } => {
                 let _ = answer.send(self.pods.values().cloned().collect());
+            }
+            PodsMessage::Leave { leave, answer } => {
+                self.leave(leave).await;
+                self.drains.push(answer);
             }
             PodsMessage::Drain { answer } => self.drains.push(answer),
         }
@@ -432,8 +451,28 @@ impl PodsTask {
         }
     }
 
-    /// Pods that only the disk or the runtime know: they were deleted while no agent ran. They are stopped with their grace.
-    async fn adopt_orphans(&mut self, uids: &BTreeSet<String>) {
+    /// Stops everything that the disk or the runtime know, without forgetting it.
+    async fn leave(&mut self, leave: Leave) {
+        // From here on nothing is an orphan.
+        self.adopted = true;
+        for (uid, from_runtime) in self.known_pods().await {
+            if self.workers.contains_key(&uid) {
+                continue;
+            }
+            let saved = self.load(&uid, &from_runtime.clone().unwrap_or_default());
+            if let Some((pod, memory)) = begun_before(saved, from_runtime) {
+                self.spawn(&uid, WorkerStart { pod: Arc::new(pod), memory }, false);
+            }
+        }
+        for worker in self.workers.values() {
+            if let Worker::Running(inbox, _) = worker {
+                inbox.put_leave(leave);
+            }
+        }
+    }
+
+    /// What the disk and the runtime know of pods; from the runtime as much of the object as there is.
+    async fn known_pods(&self) -> BTreeMap<String, Option<Pod>> {
         let mut orphans: BTreeMap<String, Option<Pod>> = BTreeMap::new();
         for uid in self.agent.store.known_uids() {
             orphans.insert(uid, None);
@@ -451,20 +490,21 @@ impl PodsTask {
                 tracing::warn!(error = status.message(), "orphaned sandboxes cannot be listed");
             }
         }
-        for (uid, from_runtime) in orphans {
+        orphans
+    }
+
+    /// Pods that only the disk or the runtime know: they were deleted while no agent ran. They are stopped with their grace.
+    async fn adopt_orphans(&mut self, uids: &BTreeSet<String>) {
+        for (uid, from_runtime) in self.known_pods().await {
             if uids.contains(&uid) || self.workers.contains_key(&uid) {
                 continue;
             }
             let placeholder = from_runtime.clone().unwrap_or_default();
             let saved = self.load(&uid, &placeholder);
-            let (pod, memory) = match (saved, from_runtime) {
-                (Some(saved), _) if saved.pod.metadata.uid.is_some() => (saved.pod, saved.memory),
-                (saved, Some(pod)) => (pod, saved.map(|saved| saved.memory).unwrap_or_default()),
-                (_, None) => {
-                    // A directory without state and without containers: only what was mounted in it is left.
-                    self.clear_directory(uid);
-                    continue;
-                }
+            let Some((pod, memory)) = begun_before(saved, from_runtime) else {
+                // A directory without state and without containers: only what was mounted in it is left.
+                self.clear_directory(uid);
+                continue;
             };
             let pod = Arc::new(pod);
             if is_static(&pod) && self.statics.listed == Some(true) {
@@ -512,6 +552,15 @@ impl PodsTask {
                 inbox.put_sources_changed();
             }
         }
+    }
+}
+
+/// A pod that an earlier agent began: as it was saved, or as much as its sandbox tells.
+fn begun_before(saved: Option<SavedPod>, from_runtime: Option<Pod>) -> Option<(Pod, PodMemory)> {
+    match (saved, from_runtime) {
+        (Some(saved), _) if saved.pod.metadata.uid.is_some() => Some((saved.pod, saved.memory)),
+        (saved, Some(pod)) => Some((pod, saved.map(|saved| saved.memory).unwrap_or_default())),
+        (_, None) => None,
     }
 }
 

@@ -1,9 +1,9 @@
 //! One worker a pod, alone in changing that pod:
 //!
 //! ```text
-//!   news --> look at the runtime --> remember --> plan --> write status --> act --+
-//!    ^                                                                           |
-//!    +------------- something happened, or a timer of the plan ended ------------+
+//!   news --> look at the runtime --> remember --> plan --> act, and beside it write the status --+
+//!    ^                                                                                           |
+//!    +--------------------- something happened, or a timer of the plan ended --------------------+
 //! ```
 //!
 //! The plan decides; the worker looks, remembers and acts. A panic in one turn is caught, told by an event, and the turn
@@ -33,6 +33,7 @@ use crate::clock;
 use crate::inbox::Inbox;
 use crate::labels;
 use crate::observe::observe_pod;
+use crate::pod_store::is_kept_alike;
 use crate::probes::PodProbes;
 use crate::static_pods::is_static;
 use crate::status_writer::{StatusChange, StatusWritten, write_status};
@@ -99,8 +100,8 @@ pub(crate) struct PodWorker {
     volumes_ready: bool,
     /// The tokens in them.
     tokens: PodTokens,
-    /// The state file as it was last written.
-    saved: String,
+    /// What the state file says, as it was last written.
+    saved: Option<(Arc<Pod>, PodMemory)>,
     /// The status as it was last written.
     written: Option<PodStatus>,
     /// What is being carried out for this pod.
@@ -128,7 +129,7 @@ impl PodWorker {
             sandbox: None,
             volumes_ready: false,
             tokens: PodTokens::default(),
-            saved: String::new(),
+            saved: None,
             written: None,
             under_way: UnderWay::default(),
             looking: Arc::default(),
@@ -162,13 +163,31 @@ impl PodWorker {
             };
             match next {
                 Next::Again => tokio::task::yield_now().await,
-                Next::After(time) => {
-                    tokio::select! {
-                        () = self.inbox.changed() => {}
-                        () = tokio::time::sleep(time) => {}
-                    }
-                }
+                Next::After(time) => self.wait(time).await,
                 Next::Gone => return,
+            }
+        }
+    }
+
+    /// Waits until something has happened, or the time is over. The object that comes back with the status that this worker
+    /// has written is nothing that has happened.
+    async fn wait(&mut self, time: Duration) {
+        let over = tokio::time::sleep(time);
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                () = self.inbox.changed() => {}
+                () = &mut over => return,
+            }
+            let echo = self.inbox.take_if_only(|pod| {
+                is_kept_alike(pod, &self.pod)
+                    && self.written.is_some()
+                    && pod.status == self.written
+                    && !is_static(&self.pod)
+            });
+            match echo {
+                Some(pod) => self.pod = pod,
+                None => return,
             }
         }
     }
@@ -199,30 +218,43 @@ impl PodWorker {
         fault::point("turn.saved");
         let plan = lifecycle::plan(self.view());
         // Before a pod is forgotten its last status is written there, after its events. An API server that is away keeps
-        // nothing from being done here.
-        let mut shown = Ok(());
-        if !plan.actions.contains(&Action::Forget) {
-            let began = std::time::Instant::now();
-            shown = self.show_status().await;
-            tracing::debug!(pod = self.name(), took = ?began.elapsed(), "showed the status");
+        // nothing from being done here, and one that is slow does not hold it up.
+        let due = if plan.actions.contains(&Action::Forget) { None } else { self.status_due() };
+        let client = self.agent.client.clone();
+        let (written, acted) =
+            tokio::join!(write_due(&client, due.as_ref()), self.act_in_order(&plan.actions));
+        let shown = self.note_status_written(due, written);
+        match acted? {
+            actions::Acted::Gone => return Ok(Next::Gone),
+            actions::Acted::Done => {
+                shown?;
+                Ok(Next::Again)
+            }
+            actions::Acted::Nothing => {
+                if self.memory.has_left(&self.runtime) {
+                    return Ok(Next::Gone);
+                }
+                shown?;
+                Ok(Next::After(self.pause_until(plan.wake_at)))
+            }
         }
-        let mut acted = false;
-        for action in &plan.actions {
+    }
+
+    /// Carries out what is planned. Answers whether anything has changed, or that the pod is forgotten.
+    async fn act_in_order(&mut self, actions: &[Action]) -> Result<actions::Acted, TurnError> {
+        let mut all = actions::Acted::Nothing;
+        for action in actions {
             let began = std::time::Instant::now();
             let outcome = self.act(action).await?;
             tracing::debug!(pod = self.name(), took = ?began.elapsed(), ?action, ?outcome, "acted");
             match outcome {
-                actions::Acted::Done => acted = true,
+                actions::Acted::Done => all = actions::Acted::Done,
                 actions::Acted::Nothing => {}
-                actions::Acted::Gone => return Ok(Next::Gone),
+                actions::Acted::Gone => return Ok(actions::Acted::Gone),
             }
             self.save();
         }
-        shown?;
-        if acted {
-            return Ok(Next::Again);
-        }
-        Ok(Next::After(self.pause_until(plan.wake_at)))
+        Ok(all)
     }
 
     fn pause_until(&self, wake_at: Option<lifecycle::BootTime>) -> Duration {
@@ -266,6 +298,9 @@ impl PodWorker {
         }
         self.health.extend(news.health);
         self.memory.note_object(&self.pod, news.vanished, clock::now());
+        if let Some(leave) = news.leave {
+            self.memory.note_node_leaves(&self.pod, leave.longest_grace, clock::now());
+        }
         if let Some(message) = news.eviction
             && self.memory.note_evicted(&message, clock::now())
         {
@@ -275,7 +310,7 @@ impl PodWorker {
 
     /// Looks at the runtime and remembers what ended.
     async fn look(&mut self) -> Result<(), TurnError> {
-        let mut runtime = observe_pod(&self.agent.runtime, &self.uid, &self.memory).await?;
+        let mut runtime = observe_pod(&self.agent.runtime, &self.uid, &self.memory, &self.runtime).await?;
         self.read_termination_messages(&mut runtime);
         self.tell_losses(&runtime).await;
         self.memory.note_observed(&self.pod, &runtime, clock::now());
@@ -307,12 +342,18 @@ impl PodWorker {
     /// Writes the state file if it has to change. A full disk does not stop the pod: what is lost is what a restart of the
     /// agent would have known.
     fn save(&mut self) {
-        let text = self.agent.store.render(&self.pod, &self.memory);
-        if text == self.saved {
+        let is_saved =
+            |(pod, memory): &(Arc<Pod>, PodMemory)| *memory == self.memory && is_kept_alike(pod, &self.pod);
+        if self.saved.as_ref().is_some_and(is_saved) {
             return;
         }
-        match self.agent.store.write(&self.uid, &text) {
-            Ok(()) => self.saved = text,
+        let text = self.agent.store.render(&self.pod, &self.memory);
+        self.note_saved(self.agent.store.write(&self.uid, &text));
+    }
+
+    fn note_saved(&mut self, written: std::io::Result<()>) {
+        match written {
+            Ok(()) => self.saved = Some((self.pod.clone(), self.memory.clone())),
             Err(error) => tracing::warn!(pod = self.name(), %error, "the state of the pod was not saved"),
         }
     }
@@ -320,38 +361,49 @@ impl PodWorker {
     /// Writes the state file so that it survives the machine, too: what is done next must not be done without it.
     fn save_durably(&mut self) {
         let text = self.agent.store.render(&self.pod, &self.memory);
-        match self.agent.store.write_durably(&self.uid, &text) {
-            Ok(()) => self.saved = text,
-            Err(error) => tracing::warn!(pod = self.name(), %error, "the state of the pod was not saved"),
-        }
+        self.note_saved(self.agent.store.write_durably(&self.uid, &text));
     }
 
     /// Writes the status if it has changed.
     async fn show_status(&mut self) -> Result<(), TurnError> {
-        if self.memory.vanished {
-            return Ok(());
+        let due = self.status_due();
+        let written = write_due(&self.agent.client, due.as_ref()).await;
+        self.note_status_written(due, written)
+    }
+
+    /// The status that has to be written: nothing if the API has it already.
+    fn status_due(&self) -> Option<StatusDue> {
+        if self.memory.vanished || !self.agent.has_api {
+            return None;
         }
         // A static pod without a mirror is shown nowhere (yet).
-        let Some(shown) = self.shown_by() else {
-            return Ok(());
-        };
+        let shown = self.shown_by()?;
         let pod = self.pod_with_written_conditions(&shown);
         let view = PodView { pod: &pod, ..self.view() };
         let mut status = lifecycle::status(&view, &self.agent.node_identity());
         crate::status_details::add_details(&mut status, &pod);
         let current = self.written.as_ref().or(shown.status.as_ref());
         if current == Some(&status) {
-            return Ok(());
+            return None;
         }
-        let change = StatusChange { pod: &shown, from: current, to: &status };
-        fault::point("status.due");
-        let written = write_status(&self.agent.client, change).await?;
-        fault::point("status.written");
-        match written {
+        let from = current.cloned();
+        Some(StatusDue { shown, from, to: status })
+    }
+
+    fn note_status_written(
+        &mut self,
+        due: Option<StatusDue>,
+        written: kube::Result<StatusWritten>,
+    ) -> Result<(), TurnError> {
+        match written? {
             // That the object is gone the watch will say too; until then there is nobody to tell.
-            StatusWritten::Written | StatusWritten::Gone => self.written = Some(status),
+            StatusWritten::Written | StatusWritten::Gone => {
+                if let Some(due) = due {
+                    self.written = Some(due.to);
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// The object by which the API shows the pod.
@@ -377,6 +429,25 @@ impl PodWorker {
         status.pod_ips.clone_from(&written.pod_ips);
         pod
     }
+}
+
+/// A status on its way to the API.
+struct StatusDue {
+    /// The object that shows it.
+    shown: Arc<Pod>,
+    from: Option<PodStatus>,
+    to: PodStatus,
+}
+
+async fn write_due(client: &kube::Client, due: Option<&StatusDue>) -> kube::Result<StatusWritten> {
+    let Some(due) = due else {
+        return Ok(StatusWritten::Written);
+    };
+    let change = StatusChange { pod: &due.shown, from: due.from.as_ref(), to: &due.to };
+    fault::point("status.due");
+    let written = write_status(client, change).await?;
+    fault::point("status.written");
+    Ok(written)
 }
 
 fn pause(failures: u32) -> Duration {

@@ -62,6 +62,9 @@ pub struct PodMemory {
     /// The object is gone from the API (or was replaced by another of the same name).
     #[serde(default)]
     pub vanished: bool,
+    /// The node is taken down: the pod stops, and begins again with the node.
+    #[serde(default)]
+    pub node_leaves: bool,
 }
 
 /// What is remembered of one container of a pod.
@@ -194,7 +197,7 @@ pub enum StopCause {
     Deadline,
     /// It took more of the node's disk than it may.
     Eviction,
-    /// The node agent was told to stop it (a throwaway node ends).
+    /// The node is taken down.
     Shutdown,
     /// Its containers have ended and none starts again.
     Finished,
@@ -461,6 +464,29 @@ impl PodMemory {
         self.eviction = Some(message.to_owned());
         self.order_stop(StopCause::Eviction, EVICTION_GRACE_SECONDS, now);
         true
+    }
+
+    /// Notes that the node is taken down: the pod stops within its own grace, or within that many seconds if these are fewer.
+    pub fn note_node_leaves(&mut self, pod: &Pod, longest_grace: Option<i64>, now: Now) {
+        let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
+        self.node_leaves = true;
+        self.order_stop(StopCause::Shutdown, grace.min(longest_grace.unwrap_or(grace)).max(1), now);
+    }
+
+    /// Notes that the node is back. What was stopped only because it left begins again; every other order stands.
+    pub fn note_node_back(&mut self) {
+        self.node_leaves = false;
+        self.stop = self.stop.filter(|order| order.cause != StopCause::Shutdown);
+    }
+
+    /// Whether the node is taken down, and nothing of the pod runs on it any more.
+    pub fn has_left(&self, runtime: &RuntimePod) -> bool {
+        let runs = |phase: &ContainerPhase| match phase {
+            ContainerPhase::Running { .. } => true,
+            ContainerPhase::Created | ContainerPhase::Exited { .. } | ContainerPhase::Unknown => false,
+        };
+        let stands = runtime.sandboxes.iter().any(|sandbox| sandbox.ready);
+        self.node_leaves && !stands && !runtime.containers.iter().any(|container| runs(&container.phase))
     }
 
     /// Puts the timers right after a reboot of the machine, when boot times on disk mean nothing any more: waits are

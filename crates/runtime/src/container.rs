@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use cri::v1::{ContainerConfig, ContainerState, LinuxContainerResources};
+use cri::v1::{ContainerConfig, ContainerState, ContainerUser, LinuxContainerResources};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -65,6 +65,8 @@ pub(crate) struct Container {
     phase: watch::Sender<Phase>,
     /// Changed by `UpdateContainerResources`.
     resources: std::sync::Mutex<LinuxContainerResources>,
+    /// Who the process runs as, once that was read: a node agent asks for the status of what runs again and again.
+    user: std::sync::OnceLock<ContainerUser>,
 }
 
 impl Container {
@@ -76,7 +78,14 @@ impl Container {
     ) -> Self {
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone()).unwrap_or_default();
         let (phase, _) = watch::channel(phase);
-        Self { directory, config, record, phase, resources: std::sync::Mutex::new(resources) }
+        Self {
+            directory,
+            config,
+            record,
+            phase,
+            resources: std::sync::Mutex::new(resources),
+            user: std::sync::OnceLock::new(),
+        }
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -99,6 +108,15 @@ impl Container {
         let mut phase = self.phase.subscribe();
         // The sender lives in this very container.
         let _ = phase.wait_for(|phase| matches!(phase, Phase::Exited { .. })).await;
+    }
+
+    /// Who the process runs as; `read` is asked until it knows.
+    pub(crate) fn user(&self, read: impl FnOnce() -> Option<ContainerUser>) -> Option<ContainerUser> {
+        if let Some(user) = self.user.get() {
+            return Some(user.clone());
+        }
+        let user = read()?;
+        Some(self.user.get_or_init(|| user).clone())
     }
 
     pub(crate) fn resources(&self) -> LinuxContainerResources {

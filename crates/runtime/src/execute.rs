@@ -129,18 +129,20 @@ impl Runtime {
         Ok(Execution { number, link, stdin, stdout, stderr, terminal, ended })
     }
 
-    /// Executes a command and answers what it wrote; kills it when `timeout` passes.
+    /// Executes a command and answers what it wrote; kills it when `timeout` passes. What it writes is copied to `copies` as
+    /// it comes.
     pub(crate) async fn execute_and_wait(
         &self,
         container_id: &str,
         args: Vec<String>,
         environment: Vec<Variable>,
         timeout: Option<Duration>,
+        copies: Copies,
     ) -> Result<ExecSyncResponse, CallError> {
         let streams = Streams { stdin: false, stdout: true, stderr: true, terminal: false };
         let Execution { number, link, stdout, stderr, ended, .. } =
             self.begin_execution(container_id, args, environment, streams).await?;
-        let (stdout, stderr) = (collect(stdout), collect(stderr));
+        let (stdout, stderr) = (collect(stdout, copies.stdout), collect(stderr, copies.stderr));
         let exit_code = match timeout {
             None => ended.await.ok(),
             Some(timeout) => match tokio::time::timeout(timeout, ended).await {
@@ -229,6 +231,40 @@ fn receive_terminal(console: &UnixStream) -> Result<OwnedFd, CallError> {
     }
 }
 
+/// Where outputs of a command are copied to as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+}
+
+impl Copies {
+    /// To the pipes of these names. What is no pipe, or has no reader, is left alone.
+    pub(crate) fn to(stdout: &str, stderr: &str) -> Self {
+        Self { stdout: open_pipe(stdout), stderr: open_pipe(stderr) }
+    }
+}
+
+fn open_pipe(path: &str) -> Option<OwnedFd> {
+    use rustix::fs::{FileType, Mode, OFlags};
+    if path.is_empty() {
+        return None;
+    }
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let pipe = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&pipe).ok()?.st_mode);
+    (kind == FileType::Fifo).then_some(pipe)
+}
+
+/// Copies a piece. The first that does not fit is the last: what the reader has is then still the beginning of it all.
+fn copy_on(copy: &mut Option<OwnedFd>, piece: &[u8]) {
+    if let Some(pipe) = copy
+        && !rustix::io::write(pipe, piece).is_ok_and(|count| count == piece.len())
+    {
+        *copy = None;
+    }
+}
+
 /// Output that is being read, and the task that reads it.
 struct Collecting {
     collected: Arc<Mutex<Vec<u8>>>,
@@ -236,7 +272,7 @@ struct Collecting {
 }
 
 /// Reads to the end; what exceeds the limit is dropped, so that the writer is never stuck.
-fn collect(source: Option<OwnedFd>) -> Collecting {
+fn collect(source: Option<OwnedFd>, mut copy: Option<OwnedFd>) -> Collecting {
     let collected = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&collected);
     let reader = tokio::spawn(async move {
@@ -246,6 +282,7 @@ fn collect(source: Option<OwnedFd>) -> Collecting {
             match source.read(&mut chunk).await {
                 Ok(0) | Err(_) => return,
                 Ok(count) => {
+                    copy_on(&mut copy, &chunk[..count]);
                     let mut kept = lock(&kept);
                     let room = MAX_OUTPUT_BYTES.saturating_sub(kept.len()).min(count);
                     kept.extend_from_slice(&chunk[..room]);
@@ -268,5 +305,33 @@ impl Collecting {
 impl Drop for Collecting {
     fn drop(&mut self) {
         self.reader.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{copy_on, open_pipe};
+    use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+
+    #[test]
+    fn output_is_copied_to_pipes_with_a_reader_and_to_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pipe, file) = (dir.path().join("pipe"), dir.path().join("file"));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        std::fs::write(&file, "kept").unwrap();
+        assert!(open_pipe(pipe.to_str().unwrap()).is_none(), "nobody reads");
+        let reader = rustix::fs::open(&pipe, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty()).unwrap();
+        let mut copy = open_pipe(pipe.to_str().unwrap());
+        assert!(copy.is_some());
+        assert!(open_pipe(file.to_str().unwrap()).is_none());
+        assert!(open_pipe("").is_none());
+        assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+        // What does not fit ends the copy: the reader has a beginning of everything, never a gap.
+        let piece = [b'x'; 40 * 1024];
+        copy_on(&mut copy, &piece);
+        copy_on(&mut copy, &piece);
+        assert!(copy.is_none());
+        let mut read = vec![0; 200 * 1024];
+        assert!(rustix::io::read(&reader, &mut read).unwrap() >= piece.len());
     }
 }

@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status};
 use crate::call_error::CallError;
 use crate::compose::limits;
 use crate::container::Container;
+use crate::execute::Copies;
 use crate::launch::{LaunchSpec, ProcessRecord, Variable, files};
 use crate::runtime::{Runtime, now};
 use crate::state_files;
@@ -254,10 +255,11 @@ impl RuntimeService for Runtime {
         let request = request.into_inner();
         let container = self.state.container(&request.container_id)?;
         // Damaged details must not hide that a container runs, or how it ended.
-        let process: Option<ProcessRecord> = details(&container, files::PROCESS);
+        let process = || details::<ProcessRecord>(&container, files::PROCESS);
         let mut status = status::container_status(&container);
-        status.user = process.as_ref().map(status::container_user);
+        status.user = container.user(|| process().as_ref().map(status::container_user));
         let info = if request.verbose {
+            let process = process();
             let launch: Option<LaunchSpec> = details(&container, files::LAUNCH);
             status::container_info(&container, launch.as_ref(), process.as_ref())
         } else {
@@ -289,7 +291,9 @@ impl RuntimeService for Runtime {
         let environment = request.coracle_environment.into_iter();
         let environment =
             environment.map(|variable| Variable { name: variable.key, value: variable.value }).collect();
-        let answer = self.execute_and_wait(&request.container_id, request.cmd, environment, timeout).await?;
+        let copies = Copies::to(&request.coracle_stdout_pipe, &request.coracle_stderr_pipe);
+        let answer =
+            self.execute_and_wait(&request.container_id, request.cmd, environment, timeout, copies).await?;
         Ok(Response::new(answer))
     }
 

@@ -179,6 +179,106 @@ fn hooks_see_the_containers_environment_and_their_output_has_a_log_of_its_own() 
     }
 }
 
+/// What a hook that hangs had said could not be read until it ended.
+#[test]
+fn a_hook_that_hangs_can_be_read_while_it_runs() {
+    if !with_kubectl("a_hook_that_hangs_can_be_read_while_it_runs") {
+        return;
+    }
+    let world = World::new(&[]);
+    let secret =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter22hunter22}\n";
+    world.node.kubectl_ok(&["create", "-f", "-"], secret);
+    let hook = "echo begun; printf hunter22; sleep 0.3; echo hunter22; echo oh >&2; echo waiting; \
+                until [ -e /out/go ]; do sleep 0.05; done; echo done";
+    let container = format!(
+        "    env: [{{name: PASSWORD, valueFrom: {{secretKeyRef: {{name: s, key: password}}}}}}]\n    lifecycle: {{postStart: {{exec: {{command: [/bin/sh, -c, {hook:?}]}}}}}}"
+    );
+    world.create(&Pod { container: &container, ..Pod::default() });
+    let deadline = std::time::Instant::now() + e2e::PATIENCE;
+    let log = loop {
+        let log = world.logs(&["pod/p", "--hook", "postStart"]).stdout;
+        if log.contains("waiting\n") && log.contains("oh\n") {
+            break log;
+        }
+        assert!(std::time::Instant::now() < deadline, "{log}\n{}", world.node.log());
+        std::thread::yield_now();
+    };
+    assert!(log.starts_with("[postStart hook, attempt 1]\nbegun\n"), "{log}");
+    assert!(log.contains("\n****\n") && !log.contains("hunter"), "{log}");
+    assert!(!log.contains("done") && !log.contains("succeeded"), "it still runs: {log}");
+    std::fs::write(world.out.join("go"), "").expect("written");
+    world.phase("p", "Running");
+    let whole = world.logs(&["pod/p", "--hook", "postStart", "-f"]).stdout;
+    assert!(whole.contains("done\n") && whole.contains("[postStart hook succeeded"), "{whole}");
+    for line in ["begun", "****", "oh", "waiting", "done"] {
+        assert_eq!(whole.lines().filter(|one| *one == line).count(), 1, "{line}: {whole}");
+    }
+    world.delete("p");
+}
+
+/// `coracle down` is an order from outside: it ended pods without their preStop hooks.
+#[test]
+fn down_lets_pre_stop_hooks_run_and_now_does_not_and_neither_does_the_second_interrupt() {
+    let name = "down_lets_pre_stop_hooks_run_and_now_does_not_and_neither_does_the_second_interrupt";
+    if !with_kubectl(name) {
+        return;
+    }
+    let mut world = World::new(&[]);
+    let hook = "    lifecycle: {preStop: {exec: {command: [/bin/sh, -c, \"echo $HOOK_REASON >> /out/down; sleep 0.2; echo end >> /out/down\"]}}}";
+    let endless = "    lifecycle: {preStop: {exec: {command: [/bin/sh, -c, \"echo begun >> /out/endless; sleep 1000\"]}}}";
+    let script = "echo up >> /out/life; trap 'echo stopped >> /out/life; exit 0' TERM; while true; do sleep 0.05; done";
+    world.create(&Pod { container: hook, script, ..Pod::default() });
+    world.phase("p", "Running");
+    let data = world.place.data();
+    let mark = data.parent().expect("a parent").file_name().expect("a name").to_string_lossy().into_owned();
+    let down = |place: &Place, arguments: &[&str]| {
+        let mut command = place.coracle(&["down", "--data-dir"]);
+        command.arg(place.data()).args(arguments);
+        command
+    };
+    let said = finish(&mut down(&world.place, &[]), "");
+    assert_eq!((said.status, world.text("down").as_str()), (0, "Delete\nend\n"), "{}", said.all());
+    assert!(said.stdout.contains("1 pod stopped"), "{}", said.all());
+    assert_eq!(world.text("life"), "up\nstopped\n", "the stop signal comes after the hook");
+    assert_eq!(left_behind(&mark).into_iter().collect::<Vec<_>>(), Vec::<String>::new());
+    // The pod comes again with its node.
+    world.crash();
+    world.wait_for_text("life", |text| text == "up\nstopped\nup\n");
+    world.phase("p", "Running");
+    world.node.kill();
+    let said = finish(&mut down(&world.place, &["--now"]), "");
+    assert_eq!(said.status, 0, "{}", said.all());
+    assert_eq!(world.text("down"), "Delete\nend\n", "no second hook");
+    assert_eq!(world.text("life"), "up\nstopped\nup\n", "no stop signal");
+    // The first interrupt says what the second does.
+    world.crash();
+    world.node.kubectl_ok(&["delete", "pod", "p"], "");
+    let spec = "  terminationGracePeriodSeconds: 1000";
+    let pod = Pod { name: "q", container: endless, ..Pod::default() };
+    let manifest = pod.manifest(&world.out).replace("  terminationGracePeriodSeconds: 8", spec);
+    world.node.kubectl_ok(&["create", "-f", "-"], &manifest);
+    world.phase("q", "Running");
+    world.node.kill();
+    let mut command = down(&world.place, &[]);
+    let child = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn();
+    let mut child = child.expect("it starts");
+    world.wait_for_text("endless", |text| text == "begun\n");
+    let interrupt = |child: &std::process::Child| {
+        let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    };
+    interrupt(&child);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().expect("piped")));
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("once more"))), "it says what comes");
+    interrupt(&child);
+    let deadline = std::time::Instant::now() + e2e::PATIENCE;
+    while child.try_wait().expect("a child").is_none() {
+        assert!(std::time::Instant::now() < deadline, "it waits for the grace");
+        std::thread::yield_now();
+    }
+    assert_eq!(left_behind(&mark).into_iter().collect::<Vec<_>>(), Vec::<String>::new());
+}
+
 #[test]
 fn a_post_start_hook_that_kill_9_cut_off_is_delivered_again_and_says_attempt_2() {
     if !with_kubectl("a_post_start_hook_that_kill_9_cut_off_is_delivered_again_and_says_attempt_2") {

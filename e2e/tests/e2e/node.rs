@@ -128,6 +128,27 @@ fn a_port_in_use_is_said_so() {
     assert!(!data.exists(), "no empty data directory is left");
 }
 
+#[test]
+fn a_kubelet_with_a_kubeconfig_or_runtime_that_cannot_be_used_leaves_nothing_behind() {
+    if !e2e::privileged("a_kubelet_with_a_kubeconfig_or_runtime_that_cannot_be_used_leaves_nothing_behind") {
+        return;
+    }
+    let place = Place::new();
+    let data = place.data().join("never-made");
+    let bad = place.file("bad", "no: kubeconfig\n");
+    let nobody = format!("unix://{}", place.file("nobody", "").display());
+    for (flag, value) in [
+        ("--kubeconfig", bad.to_str().expect("text")),
+        ("--kubeconfig", "/nowhere/kubeconfig"),
+        ("--container-runtime-endpoint", nobody.as_str()),
+    ] {
+        let mut command = place.coracle(&["kubelet", flag, value, "--data-dir"]);
+        let said = finish(command.arg(&data), "");
+        assert_ne!(said.status, 0, "{}", said.all());
+        assert!(!data.exists(), "{flag} {value}: {:?}", std::fs::read_dir(&data).map(Iterator::count));
+    }
+}
+
 /// What follows from a path in the names of a node: the beginning of its digest.
 fn digest(path: &std::path::Path) -> String {
     let said = finish(&mut std::process::Command::new("sha256sum"), path.to_str().expect("text"));

@@ -36,6 +36,15 @@ pub(crate) enum HookHosts {
     Pod,
 }
 
+impl From<HookHosts> for kubelet::HookHosts {
+    fn from(hosts: HookHosts) -> Self {
+        match hosts {
+            HookHosts::Any => Self::Any,
+            HookHosts::Pod => Self::Pod,
+        }
+    }
+}
+
 /// The syntaxes of env files (`docs/environment.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum EnvFileSyntax {

@@ -13,8 +13,17 @@ pub(super) fn mounts_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(parse(&table).into_iter().filter(|point| point.starts_with(&dir)).collect())
 }
 
-/// Whether something is mounted at `dir` itself.
+/// Whether something is mounted at `dir` itself. The kernel is asked about this one directory: its table grows with every pod
+/// of the node.
 pub(super) fn is_mount_point(dir: &Path) -> io::Result<bool> {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, dir, AtFlags::empty(), StatxFlags::BASIC_STATS);
+    if let Ok(found) = found
+        && found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+    {
+        return Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    // A kernel before 5.8 does not say; what cannot be found is an error of the look-up.
     let itself = dir.canonicalize()?;
     Ok(mounts_below(dir)?.contains(&itself))
 }

@@ -270,7 +270,8 @@ impl PodWorker {
     }
 
     async fn look_again(&mut self) -> Result<(), TurnError> {
-        self.runtime = crate::observe::observe_pod(&self.agent.runtime, &self.uid, &self.memory).await?;
+        self.runtime =
+            crate::observe::observe_pod(&self.agent.runtime, &self.uid, &self.memory, &self.runtime).await?;
         Ok(())
     }
 

@@ -23,7 +23,7 @@ fn pod() -> Value {
 const UP: [(&str, &[u32]); 8] = [
     ("image_status", &[0, 1, 2]),
     ("run_pod_sandbox", &[0]),
-    ("pod_sandbox_status", &[0, 3]),
+    ("pod_sandbox_status", &[0]),
     ("list_pod_sandbox", &[0, 3]),
     ("create_container", &[0, 1, 2]),
     ("start_container", &[0, 1, 2]),

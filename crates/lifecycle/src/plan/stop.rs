@@ -65,6 +65,10 @@ fn plan_clearance(view: &PodView<'_>, order: StopOrder, plan: &mut Plan) {
     if let Some(sandbox) = view.runtime.ready_sandbox() {
         plan.actions.push(Action::StopSandbox { id: sandbox.id.clone() });
     }
+    if view.memory.node_leaves {
+        // Volumes and objects stay where they are until the node is back.
+        return;
+    }
     if !view.memory.cleared {
         plan.actions.push(Action::ClearVolumes);
     }

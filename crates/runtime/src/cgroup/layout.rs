@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The hierarchies of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,10 +27,15 @@ const KNOWN: [&str; 10] =
     ["blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "net_cls", "pids"];
 
 impl CgroupLayout {
-    /// Reads the mount table of this process.
+    /// Reads the mount table of this process: once, for it grows with every pod of the node, and hierarchies stay where they
+    /// are. A forked process knows what its parent knew.
     pub(crate) fn detect() -> Self {
-        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Self::from_mount_table(&table)
+        static DETECTED: OnceLock<CgroupLayout> = OnceLock::new();
+        let read = || {
+            let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            Self::from_mount_table(&table)
+        };
+        DETECTED.get_or_init(read).clone()
     }
 
     fn from_mount_table(table: &str) -> Self {

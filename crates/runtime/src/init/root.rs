@@ -113,8 +113,17 @@ fn mount_overlay(root: &RootSpec, writable: &WritableLayer, mount_point: &Path) 
         // The machine's root changes below the mount: no index may be kept of it.
         options.push_str(",index=off,metacopy=off,redirect_dir=off");
     }
-    let options = CString::new(options).expect("numbers and fixed words hold no NUL");
-    Ok(rustix::mount::mount("overlay", mount_point, "overlay", MountFlags::empty(), options.as_c_str())?)
+    let mount = |options: &str| {
+        let options = CString::new(options).expect("numbers and fixed words hold no NUL");
+        rustix::mount::mount("overlay", mount_point, "overlay", MountFlags::empty(), options.as_c_str())
+    };
+    // What a container writes beside its volumes ends with it, and is never mounted again, also after the machine failed. So
+    // nothing of it has to reach the disk: else the end of each container waits until its whole file system does.
+    match mount(&format!("{options},volatile")) {
+        // A kernel before 5.10 does not know the word.
+        Err(rustix::io::Errno::INVAL) => Ok(mount(&options)?),
+        mounted => Ok(mounted?),
+    }
 }
 
 /// Makes `root` the root directory of this mount namespace, and lets go of the old one.
