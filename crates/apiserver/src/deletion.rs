@@ -161,14 +161,22 @@ pub(crate) async fn delete_object(
             Plan::Leave => return Ok(Deleted::Marked(Shown::Stored(current))),
             Plan::Remove if write.dry_run => return Ok(Deleted::Removed(old)),
             Plan::Mark(new) if write.dry_run => return Ok(Deleted::Marked(Shown::Tree(new))),
-            Plan::Remove => store.delete(write.key(name), Some(current.revision())).await.map(|gone| {
-                released(write, &old);
-                Deleted::Removed(object::tree(&gone))
-            }),
-            Plan::Mark(new) => store
-                .update(write.key(name), current.revision(), encode(&new), Purpose::Removal)
-                .await
-                .map(|marked| Deleted::Marked(Shown::Stored(marked))),
+            Plan::Remove => {
+                fault::point("deletion.due");
+                let removed = store.delete(write.key(name), Some(current.revision())).await;
+                fault::point("deletion.removed");
+                removed.map(|gone| {
+                    released(write, &old);
+                    Deleted::Removed(object::tree(&gone))
+                })
+            }
+            Plan::Mark(new) => {
+                fault::point("deletion.due");
+                let marked =
+                    store.update(write.key(name), current.revision(), encode(&new), Purpose::Removal).await;
+                fault::point("deletion.marked");
+                marked.map(|marked| Deleted::Marked(Shown::Stored(marked)))
+            }
         };
         match written {
             Err(WriteError::Conflict { .. }) if options.resource_version.is_none() => {}

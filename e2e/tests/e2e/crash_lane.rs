@@ -91,6 +91,10 @@ impl CasePod {
         found
     }
 
+    fn running_roles(&self) -> BTreeSet<String> {
+        self.processes().into_iter().map(|process| process.role).collect()
+    }
+
     /// All processes of the pod, with the container that they are of.
     fn all_processes(&self) -> Vec<(u32, String)> {
         let mut found = Vec::new();
@@ -399,6 +403,33 @@ impl Lane {
         Ok(())
     }
 
+    /// Waits until the status says which containers run: within five seconds after the daemon was `ready` again, by a clock
+    /// that nobody sets. On a machine on which more processes want to run than there are processors (the average of the last
+    /// minute), it may take as many times longer as each of them has to wait.
+    pub(crate) fn wait_for_truth(&self, pod: &CasePod, ready: Instant) -> Outcome {
+        let limit = Duration::from_secs(5).mul_f64(waiting_processes());
+        loop {
+            let before = pod.running_roles();
+            let told = self.get(pod).map(|object| {
+                let status = &object["status"];
+                let all = ["initContainerStatuses", "containerStatuses"].map(|list| status[list].as_array());
+                let running =
+                    all.into_iter().flatten().flatten().filter(|one| one["state"]["running"].is_object());
+                running.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect::<BTreeSet<_>>()
+            });
+            let now = pod.running_roles();
+            // What changed while it was asked says nothing.
+            if before == now && told.clone().unwrap_or_default() == now {
+                return Ok(());
+            }
+            let took = ready.elapsed();
+            ensure(took <= limit, || {
+                format!("after {took:?} (at most {limit:?}) {now:?} run, and the status says {told:?}")
+            })?;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until the status says that the main container failed twice and waits.
     pub(crate) fn wait_until_backing_off(&self, pod: &CasePod) -> Outcome {
         self.wait("the pod does not back off", || {
@@ -484,6 +515,14 @@ impl Drop for Lane {
             eprintln!("the node could not be taken down: {}", said.all());
         }
     }
+}
+
+/// How many processes want each processor; at least one.
+fn waiting_processes() -> f64 {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok()).unwrap_or(1.0);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (load / processors as f64).max(1.0)
 }
 
 fn entries(dir: &Path) -> Vec<String> {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use super::crash_lane::{Case, Lane, Outcome, Stage, ensure};
 use super::node::with_kubectl;
@@ -80,8 +81,14 @@ const HOOK: [(&str, Again); 8] = [
     ("hook.completed", Again::Never),
 ];
 
-/// The end of a pod, after its containers were asked to end.
-const END: [&str; 30] = [
+/// An image on its way into the store. The one who imports is killed, not a node.
+const IMPORT: [&str; 4] = ["image.locked", "image.layers_adopted", "image.described", "image.named"];
+
+/// The end of a pod, from the request to delete it.
+const END: [&str; 33] = [
+    "deletion.due",
+    "deletion.marked",
+    "deletion.removed",
     "stop.begun",
     "stop.noted",
     "container.stopping",
@@ -212,6 +219,7 @@ pub(crate) fn points_below(mut pending: Vec<PathBuf>) -> BTreeSet<String> {
 #[test]
 fn each_point_of_a_pods_life_is_in_the_table_of_kills() {
     let mut named: BTreeSet<String> = cases().iter().map(|case| case.point.to_owned()).collect();
+    named.extend(IMPORT.map(str::to_owned));
     assert!(named.len() >= 60, "{} points", named.len());
     // It tells whether a binary has points at all.
     named.insert("process.begun".to_owned());
@@ -280,6 +288,7 @@ fn survive(lane: &mut Lane, case: &Case, number: usize) -> Outcome {
     lane.wait_for_death()?;
     let before = pod.processes();
     lane.up();
+    lane.wait_for_truth(&pod, Instant::now())?;
     match case.stage {
         Stage::Start => {
             // A client whose request was cut off asks again.
@@ -309,6 +318,41 @@ fn survive(lane: &mut Lane, case: &Case, number: usize) -> Outcome {
         pod.check_hooks(case)?;
     }
     lane.wait_until_nothing_is_left(&pod)
+}
+
+#[test]
+fn kill_9_of_an_import_at_any_point_leaves_a_whole_image_or_none() {
+    let test = "kill_9_of_an_import_at_any_point_leaves_a_whole_image_or_none";
+    if !e2e::privileged(test) || !has_points(test) {
+        return;
+    }
+    for point in IMPORT {
+        let place = e2e::Place::new();
+        let data = place.data();
+        let root = place.file("unused", "").with_file_name("rootfs");
+        std::fs::create_dir(&root).and_then(|()| std::fs::write(root.join("a"), "b")).expect("made");
+        let image = |arguments: &[&str]| {
+            let mut command = place.coracle(&["image"]);
+            command.args(arguments).arg("--data-dir").arg(&data);
+            command
+        };
+        let import = ["import", root.to_str().expect("text"), "--name", "app:1"];
+        let fault = place.file("fault", &format!("kill {point}\n"));
+        let killed = e2e::finish(image(&import).env("CORACLE_FAULT", &fault), "");
+        assert_eq!(killed.status, -1, "{point}: {}", killed.all());
+        let list = e2e::finish(&mut image(&["list"]), "");
+        assert_eq!(list.status, 0, "{point}: {}", list.all());
+        assert_eq!(list.stdout.contains("app"), point == "image.named", "{point}: {}", list.all());
+        let again = e2e::finish(&mut image(&import), "");
+        assert_eq!(again.status, 0, "{point}: {}", again.all());
+        let removed = e2e::finish(&mut image(&["remove", "app:1"]), "");
+        assert_eq!(removed.status, 0, "{point}: {}", removed.all());
+        for kept in ["layers", "blobs/sha256", "images", "references", "ingest", "quarantine"] {
+            let dir = data.join("images").join(kept);
+            let left: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().collect();
+            assert!(left.is_empty(), "{point}: {left:?}");
+        }
+    }
 }
 
 #[test]

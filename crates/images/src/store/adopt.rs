@@ -48,24 +48,44 @@ impl ImageStore {
         self.layer_content(&LayerName::of(diff_id)).is_some_and(|(_, content)| content.diff_id == diff_id)
     }
 
-    /// Takes an image in. After this answered, it survives a power cut.
+    /// Takes an image in. After this answered, it survives a power cut. One that is not taken in leaves nothing behind.
     pub(crate) fn adopt(&self, ingest: &Ingest, image: NewImage) -> Result<Image, AddError> {
+        let adopted = self.adopt_locked(ingest, image);
+        if adopted.is_err()
+            && let Err(error) = self.remove_unused()
+        {
+            // The next removal tries again.
+            tracing::warn!(%error, "layers of an image that was not taken in stay for a while");
+        }
+        adopted
+    }
+
+    fn adopt_locked(&self, ingest: &Ingest, image: NewImage) -> Result<Image, AddError> {
         ingest.sync().map_err(failed("write", self.directory()))?;
         let _lock = self.lock_to_add()?;
+        // Asked before anything is moved, and under the lock: from here on nobody removes one.
+        let is_fresh = |layer: &Digest| image.fresh.iter().any(|fresh| fresh.diff_id == *layer);
+        if image.layers.iter().any(|layer| !is_fresh(layer) && !self.has_layer(*layer)) {
+            return Err(AddError::LayerGone);
+        }
+        fault::point("image.locked");
         for fresh in &image.fresh {
             self.adopt_layer(fresh)?;
         }
         let layers = self.directory().join("layers");
         sync_directory(&layers).map_err(failed("write", &layers))?;
+        fault::point("image.layers_adopted");
         let records = self.settle_layers(ingest, &image.layers)?;
         let id = Digest::of(&image.config);
         self.write_file(&self.blob_path(id), &image.config)?;
         let record = ImageRecord { id, layers: records, size: image.size };
         self.write_record(&self.image_path(id), &record)?;
+        fault::point("image.described");
         for reference in &image.references {
             let record = ReferenceRecord { reference: reference.clone(), image: id };
             self.write_record(&self.reference_path(reference), &record)?;
         }
+        fault::point("image.named");
         self.image(id).ok_or(AddError::LayerGone)
     }
 

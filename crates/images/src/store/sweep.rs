@@ -105,8 +105,16 @@ impl ImageStore {
         if !path.exists() {
             return Ok(());
         }
+        {
+            let _lock = self.lock_to_remove()?;
+            remove_file(&path)?;
+        }
+        self.remove_unused()
+    }
+
+    /// Removes layers and configurations that nothing needs: those of an image that was not taken in.
+    pub(super) fn remove_unused(&self) -> Result<(), StoreError> {
         let lock = self.lock_to_remove()?;
-        remove_file(&path)?;
         let trash = self.take_unused(&mut Removed::default())?;
         drop(lock);
         trash.iter().for_each(|path| remove_tree(path));
