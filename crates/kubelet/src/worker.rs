@@ -225,7 +225,7 @@ impl PodWorker {
             tokio::join!(write_due(&client, due.as_ref()), self.act_in_order(&plan.actions));
         let shown = self.note_status_written(due, written);
         match acted? {
-            actions::Acted::Gone => return Ok(Next::Gone),
+            actions::Acted::Gone => Ok(Next::Gone),
             actions::Acted::Done => {
                 shown?;
                 Ok(Next::Again)
