@@ -50,15 +50,36 @@ pub fn entries(dir: &Path) -> u64 {
     std::fs::read_dir(dir).map_or(0, |entries| entries.count() as u64)
 }
 
-/// Control groups of Coracle nodes.
+/// Control groups in whose path this name stands.
 #[must_use]
-pub fn control_groups() -> u64 {
-    groups(Path::new("/sys/fs/cgroup"))
+pub fn control_groups(name: &str) -> u64 {
+    groups(Path::new("/sys/fs/cgroup"), name)
 }
 
-fn groups(dir: &Path) -> u64 {
+fn groups(dir: &Path, name: &str) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    dirs.map(|entry| groups(&entry.path()) + u64::from(entry.path().to_string_lossy().contains("coracle-")))
+    dirs.map(|entry| groups(&entry.path(), name) + u64::from(entry.path().to_string_lossy().contains(name)))
         .sum()
+}
+
+/// Network interfaces whose names begin so.
+#[must_use]
+pub fn interfaces(beginning: &str) -> u64 {
+    let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(beginning)).count() as u64
+}
+
+/// Milliseconds of processor time of a process and of its children that have ended: user and system of each.
+///
+/// # Errors
+///
+/// When the process is gone.
+pub fn processor_time(pid: u32) -> Outcome<[u64; 4]> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields = text.rsplit(')').next().ok_or("no fields")?.split_whitespace();
+    // Hundredths of a second, on every machine of today.
+    let times: Vec<u64> =
+        fields.skip(11).take(4).filter_map(|field| field.parse().ok()).map(|ticks: u64| ticks * 10).collect();
+    times.try_into().map_err(|_| "no times".into())
 }

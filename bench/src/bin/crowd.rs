@@ -2,7 +2,7 @@
 //! with a look at what it leaves behind.
 //!
 //! `cargo run --release -p bench --bin crowd -- target/release/coracle 600` (as root): the number is the churn's seconds; with
-//! `churn` behind it there is nothing but the churn.
+//! `churn` behind it there is nothing but the churn. It fails when anything of a pod is left, or memory does not stay level.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -116,21 +116,44 @@ async fn measure(binary: &Path, seconds: u64, only_churn: bool) -> Outcome<()> {
 /// Pods come and go for a while; then nothing of them may be left. What the daemon holds on the way is shown ten times.
 async fn churn(node: &Node, crowd: &Crowd, seconds: u64) -> Outcome<()> {
     let before = holdings(node)?;
+    let time_before = machine::processor_time(node.pid())?;
+    let memory = || machine::memory(node.pid(), "Private_Dirty:").unwrap_or(0) / 1024;
+    let at_start = memory();
     let look = async {
         let mut held = Vec::new();
         loop {
             tokio::time::sleep(Duration::from_secs_f64(seconds as f64 / 10.0)).await;
-            let memory = machine::memory(node.pid(), "Private_Dirty:").unwrap_or(0) / 1024;
-            held.push(format!("{memory} ({} shims)", node.shims().len()));
+            held.push((memory(), node.shims().len()));
             if held.len() == 10 {
                 break held;
             }
         }
     };
+    let began = Instant::now();
     let (churned, held) = tokio::join!(crowd.churn(seconds), look);
-    println!("churn: {} pods in {seconds} s", churned?);
-    println!("churn, private MiB of the daemon on the way: {}", held.join(", "));
+    let (pods, took) = (churned?.max(1), began.elapsed().as_secs_f64());
+    println!(
+        "churn: {pods} pods in {took:.0} s, {:.1} a second; {} a second were wanted",
+        pods as f64 / took,
+        CHURN
+    );
     emptied(node).await?;
+    let spent = machine::processor_time(node.pid())?;
+    let each = |index: usize| (spent[index] - time_before[index]) as f64 / pods as f64;
+    println!(
+        "churn, milliseconds of processor time a pod: daemon {:.1} user and {:.1} system; its shims and containers {:.1} and {:.1}",
+        each(0),
+        each(1),
+        each(2),
+        each(3)
+    );
+    let on_the_way: Vec<String> =
+        held.iter().map(|(memory, shims)| format!("{memory} ({shims} shims)")).collect();
+    println!("churn, private MiB of the daemon on the way: {}", on_the_way.join(", "));
+    let (middle, end) = (held[4].0, held[9].0);
+    println!(
+        "churn, private MiB of the daemon: {at_start} at the start, {middle} in the middle, {end} at the end"
+    );
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut after = holdings(node)?;
     // Threads and descriptors of calls that have just ended take a moment; memory is only shown.
@@ -143,7 +166,27 @@ async fn churn(node: &Node, crowd: &Crowd, seconds: u64) -> Outcome<()> {
     for (what, count) in &after {
         println!("churn, {what}: {} before, {count} after", before[what]);
     }
-    Ok(())
+    let objects = crowd.pods.list(&kube::api::ListParams::default()).await?.items.len();
+    println!("churn, pods in the API: {objects} after");
+    // Threads and descriptors are the daemon's own affair as long as they do not grow with the pods.
+    let own = ["threads of the daemon", "descriptors of the daemon", "private KiB of the daemon"];
+    let mut left: Vec<String> = after
+        .iter()
+        .filter(|(what, count)| !own.contains(what) && **count > before[*what])
+        .map(|(what, count)| format!("{what}: {} before, {count} after", before[what]))
+        .collect();
+    if objects > 0 {
+        left.push(format!("{objects} pods in the API"));
+    }
+    // From the middle on there is nothing new to remember.
+    if end > middle + middle / 2 + 8 {
+        left.push(format!("memory: {middle} MiB in the middle, {end} MiB at the end"));
+    }
+    if left.is_empty() {
+        println!("churn: nothing is left behind");
+        return Ok(());
+    }
+    Err(format!("left behind: {}", left.join("; ")).into())
 }
 
 /// The pods of a node, and what a watch says of them.
@@ -266,6 +309,9 @@ async fn emptied(node: &Node) -> Outcome<()> {
 fn holdings(node: &Node) -> Outcome<BTreeMap<&'static str, u64>> {
     let own = PathBuf::from(format!("/proc/{}", node.pid()));
     let data = node.data().to_string_lossy().into_owned();
+    let place = node.data().canonicalize()?;
+    let groups = network::NodeIdentity::of_data_dir(&place.join("runtime")).table();
+    let links = network::NodeIdentity::of_data_dir(&place).interface_prefix();
     let mounts = std::fs::read_to_string(own.join("mountinfo"))?;
     let kept = ["kubelet/pods", "kubelet/logs", "runtime/sandboxes", "images/holds"];
     Ok(BTreeMap::from([
@@ -275,8 +321,9 @@ fn holdings(node: &Node) -> Outcome<BTreeMap<&'static str, u64>> {
         ("mounts", mounts.lines().filter(|line| line.contains(&data)).count() as u64),
         ("processes", machine::processes(&[&data]).count() as u64),
         ("network namespaces", machine::network_namespaces()),
-        ("interfaces", machine::entries(Path::new("/sys/class/net"))),
-        ("control groups", machine::control_groups()),
+        ("interfaces", machine::interfaces(&links)),
+        // The node keeps the one below which its pods have theirs.
+        ("control groups", machine::control_groups(&format!("{groups}/"))),
         ("directories of pods", kept.iter().map(|dir| machine::entries(&node.data().join(dir))).sum()),
     ]))
 }

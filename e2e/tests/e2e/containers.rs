@@ -26,6 +26,18 @@ fn the_exit_status_is_that_of_the_container() {
     assert_eq!(said.status, 1, "{}", said.all());
 }
 
+/// What a container writes beside its volumes ends with it: its end does not wait for a disk.
+#[test]
+fn the_writable_layer_of_a_container_is_not_synchronised() {
+    if !privileged("the_writable_layer_of_a_container_is_not_synchronised") {
+        return;
+    }
+    let script = "echo x > /written && sync /written && cat /written && grep ' / overlay ' /proc/mounts";
+    let said = Place::new().run(&pod("layer", &shell(script)), &[]);
+    assert_eq!(said.status, 0, "{}", said.all());
+    assert!(said.stdout.contains("| x") && said.stdout.contains("volatile"), "{}", said.all());
+}
+
 #[test]
 fn logs_are_prefixed_and_complete() {
     if !privileged("logs_are_prefixed_and_complete") {

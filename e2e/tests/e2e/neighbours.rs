@@ -77,6 +77,38 @@ fn bytes_below(dir: &Path) -> u64 {
         .sum()
 }
 
+/// The limit that every pod has, met by a bomb that does nothing but fork.
+#[test]
+fn a_real_fork_bomb_ends_at_the_limit_of_its_pod_and_can_be_deleted() {
+    if !with_kubectl("a_real_fork_bomb_ends_at_the_limit_of_its_pod_and_can_be_deleted") {
+        return;
+    }
+    let place = Place::new();
+    let mark = place.data().display().to_string();
+    {
+        let node = Node::up(&place, &[]);
+        let quiet_start = start(&node, "before");
+        let quiet_api = median(|| drop(node.kubectl_ok(&["get", "pods"], "")));
+        // Those that are there sleep, so that thousands of them are there at once.
+        let script = "bomb() { bomb & bomb & sleep 1000; }; bomb";
+        let container = format!(
+            r#""command": ["/bin/sh", "-c", {script:?}], "resources": {{"limits": {{"cpu": "1", "memory": "4Gi"}}}}"#
+        );
+        node.kubectl_ok(&["create", "-f", "-"], &bad_pod("bomb", &container));
+        // The shell says it when the kernel refuses a fork.
+        node.wait_for(&["logs", "bomb", "--tail=20"], |log| log.to_lowercase().contains("fork"));
+        let start_beside = start(&node, "beside");
+        let api_beside = median(|| drop(node.kubectl_ok(&["get", "pods"], "")));
+        let bound = |quiet: Duration| quiet * 20 + Duration::from_secs(5);
+        assert!(start_beside < bound(quiet_start), "a start took {start_beside:?}, {quiet_start:?} before");
+        assert!(api_beside < bound(quiet_api), "an answer took {api_beside:?}, {quiet_api:?} before");
+        node.kubectl_ok(&["delete", "pod", "bomb", "--timeout=60s"], "");
+        node.kubectl_ok(&["wait", "--for=condition=Ready", "--timeout=10s", "pod", "before", "beside"], "");
+        node.kubectl_ok(&["delete", "pods", "before", "beside", "--timeout=60s"], "");
+    }
+    assert_eq!(left_behind(&mark), std::collections::BTreeSet::new());
+}
+
 #[test]
 fn hostile_neighbours_leave_other_pods_the_api_and_the_machine_well() {
     if !with_kubectl("hostile_neighbours_leave_other_pods_the_api_and_the_machine_well") {
