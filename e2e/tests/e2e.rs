@@ -20,6 +20,8 @@ mod damage;
 mod deployments;
 #[path = "e2e/downward_api.rs"]
 mod downward_api;
+#[path = "e2e/endpoints.rs"]
+mod endpoints;
 #[path = "e2e/ephemeral_containers.rs"]
 mod ephemeral_containers;
 #[path = "e2e/examples.rs"]

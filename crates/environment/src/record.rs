@@ -2,6 +2,8 @@
 //!
 //! `coracle env -o json` prints it and the kubelet keeps it; its shape is a stable interface.
 
+mod stale;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -79,6 +81,21 @@ pub struct ContainerRecord {
     pub args: Option<Vec<ValueRecord>>,
     /// Findings, errors first.
     pub findings: Vec<FindingRecord>,
+    /// Variables of services that a start now would give, and this container has not; absent when there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent_service_variables: Vec<AbsentServiceRecord>,
+}
+
+/// Variables of one service that came after the container had started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AbsentServiceRecord {
+    /// Namespace of the service.
+    pub namespace: String,
+    /// Name of the service.
+    pub name: String,
+    /// Names of the variables.
+    pub variables: Vec<String>,
 }
 
 /// One variable.
@@ -102,7 +119,7 @@ pub struct VariableRecord {
     /// Whether its source was there and could not be used, which a finding says; absent when not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
-    /// Whether its source has changed since the container started; absent when not.
+    /// Whether its source, or one that its value used, has changed since the container started; absent when not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
 }
@@ -327,34 +344,7 @@ impl ContainerRecord {
             command: list(&resolved.resolution.command),
             args: list(&resolved.resolution.args),
             findings: findings.iter().map(|finding| FindingRecord::new(finding, position(finding))).collect(),
-        }
-    }
-
-    /// Marks the variables whose object has another resource version by now, or is gone. `current` answers the
-    /// version of the ConfigMap or Secret of that name as it is now; `None` when there is no such object.
-    pub fn mark_stale(&mut self, mut current: impl FnMut(SourceKind, &str) -> Option<String>) {
-        for variable in &mut self.environment {
-            let (kind, name, version) = match &variable.origin {
-                OriginRecord::EnvFrom { source, name, resource_version, .. } => {
-                    (*source, name, resource_version)
-                }
-                OriginRecord::ConfigMapKeyRef { name, resource_version, .. } => {
-                    (SourceKind::ConfigMap, name, resource_version)
-                }
-                OriginRecord::SecretKeyRef { name, resource_version, .. } => {
-                    (SourceKind::Secret, name, resource_version)
-                }
-                OriginRecord::Runtime
-                | OriginRecord::Image
-                | OriginRecord::Service { .. }
-                | OriginRecord::Value { .. }
-                | OriginRecord::FieldRef { .. }
-                | OriginRecord::ResourceFieldRef { .. }
-                | OriginRecord::FileKeyRef { .. } => continue,
-            };
-            if let Some(version) = version {
-                variable.stale = current(kind, name).as_ref() != Some(version);
-            }
+            absent_service_variables: Vec::new(),
         }
     }
 }

@@ -20,6 +20,7 @@ use k8s_openapi::api::core::v1::Pod;
 use self::compose::known_size;
 use self::name_index::NameIndex;
 pub use self::service_variables::service_variable_names;
+pub(crate) use self::service_variables::service_variables;
 use self::service_variables::{chosen_services, count_of, emit_variables};
 use crate::error::{ObjectKind, Subject};
 use crate::{

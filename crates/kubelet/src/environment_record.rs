@@ -5,7 +5,7 @@ use cri::v1;
 use environment::record::{
     ContainerRecord, FindingRecord, OriginRecord, PodRecord, SourceKind, VariableRecord,
 };
-use environment::{Reveal, RuntimeFacts, Severity, State, compose_process_environment};
+use environment::{Reveal, RuntimeFacts, Services, Severity, State, compose_process_environment};
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 use kube::Api;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::agent::Agent;
 use crate::container_config::ConfiguredContainer;
+use crate::environment_sources::fetch_services;
 use crate::files;
 use crate::images::PresentImage;
 use crate::sandbox;
@@ -201,11 +202,29 @@ pub(crate) async fn read(agent: &Agent, request: &RecordRequest<'_>) -> PodRecor
         container
             .mark_stale(|kind, name| versions.get(&(is_secret(kind), name.to_owned())).cloned().flatten());
     }
+    mark_services(agent, pod, &mut containers).await;
     PodRecord {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: pod.metadata.name.clone().unwrap_or_default(),
         source: None,
         containers,
+    }
+}
+
+/// Compares the variables of services with those that a start now would give. Services that cannot be read count as unchanged.
+async fn mark_services(agent: &Agent, pod: &Pod, containers: &mut [ContainerRecord]) {
+    if !agent.has_api || containers.is_empty() {
+        return;
+    }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+    let links = pod.spec.as_ref().and_then(|spec| spec.enable_service_links).unwrap_or(true);
+    match fetch_services(agent, namespace, links).await {
+        Services::Complete(services) => {
+            for container in containers {
+                container.mark_services(&services, namespace, links);
+            }
+        }
+        Services::Partial(_) | Services::NotYetRead | Services::Unavailable => {}
     }
 }
 
@@ -219,6 +238,7 @@ fn damaged_record(pod: &Pod, container: &str) -> Option<ContainerRecord> {
         environment: Vec::new(),
         command: None,
         args: None,
+        absent_service_variables: Vec::new(),
         findings: vec![FindingRecord {
             code: "record-damaged".to_owned(),
             severity: Severity::Warning,

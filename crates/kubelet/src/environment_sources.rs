@@ -34,7 +34,7 @@ pub(crate) async fn fetch_sources(agent: &Agent, request: &SourceRequest<'_>) ->
     let mut sources = Sources::of_node();
     fetch_config_maps(agent, namespace, &required, &mut sources).await;
     fetch_secrets(agent, namespace, &required, &mut sources).await;
-    sources.services = fetch_services(agent, namespace, &required).await;
+    sources.services = fetch_services(agent, namespace, required.namespace_services).await;
     sources.pod_ips = Availability::Present(request.pod_ips.to_vec());
     sources.host_ips = Availability::Present(agent.config.addresses.clone());
     sources.node_allocatable = Availability::Present(agent.allocatable());
@@ -87,14 +87,14 @@ fn unavailable(agent: &Agent) -> Unavailable {
     if agent.has_api { Unavailable::NotSynced } else { Unavailable::NoClient }
 }
 
-/// The services of the pod's namespace, if it wants them, and `default/kubernetes`, always.
-async fn fetch_services(agent: &Agent, namespace: &str, required: &Requirements) -> Services {
+/// The services of the pod's namespace, if it wants their variables (`links`), and `default/kubernetes`, always.
+pub(crate) async fn fetch_services(agent: &Agent, namespace: &str, links: bool) -> Services {
     let mut services = Vec::new();
     if !agent.has_api {
         // A static pod does not wait for services, and here are none.
         return Services::Complete(services);
     }
-    if required.namespace_services {
+    if links {
         let api: Api<Service> = Api::namespaced(agent.client.clone(), namespace);
         match api.list(&ListParams::default()).await {
             Ok(list) => {
@@ -106,7 +106,7 @@ async fn fetch_services(agent: &Agent, namespace: &str, required: &Requirements)
             }
         }
     }
-    if !required.namespace_services || namespace != "default" {
+    if !links || namespace != "default" {
         let api: Api<Service> = Api::namespaced(agent.client.clone(), "default");
         match api.get_opt("kubernetes").await {
             Ok(service) => {

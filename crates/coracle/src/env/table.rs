@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Effects, Style};
 use environment::State;
 use environment::record::{
-    ContainerRecord, FindingRecord, OriginRecord, PodRecord, ValueRecord, VariableRecord,
+    AbsentServiceRecord, ContainerRecord, FindingRecord, OriginRecord, PodRecord, ValueRecord, VariableRecord,
 };
 
 use super::excerpt::{Message, Place};
@@ -137,6 +137,7 @@ impl Page {
         }
         self.words("command", record.command.as_deref());
         self.words("args", record.args.as_deref());
+        self.absent(&record.absent_service_variables);
         for (finding, place) in record.findings.iter().zip(&notes.places) {
             self.text.push('\n');
             self.finding(finding, place.as_ref());
@@ -189,6 +190,25 @@ impl Page {
         let shown: Vec<String> = words.iter().map(shown_word).collect();
         let label = self.styled(QUIET, &format!("{label:7}"));
         let _ = writeln!(self.text, "  {label}  [{}]", shown.join(", "));
+    }
+
+    /// Services whose variables came after the start.
+    fn absent(&mut self, services: &[AbsentServiceRecord]) {
+        if services.is_empty() {
+            return;
+        }
+        self.text.push('\n');
+        for service in services {
+            let (count, name) = (service.variables.len(), printable(&service.name));
+            let first = service.variables.first().map(|name| printable(name)).unwrap_or_default();
+            let what = match count {
+                1 => format!("  absent   {first} of service {name}"),
+                2 => format!("  absent   {first} and one more variable of service {name}"),
+                _ => format!("  absent   {first} and {} more variables of service {name}", count - 1),
+            };
+            let text = self.styled(QUIET, &format!("{what} (came after the start)"));
+            let _ = writeln!(self.text, "{text}");
+        }
     }
 
     fn finding(&mut self, finding: &FindingRecord, place: Option<&Place>) {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::text::short_label;
-use crate::{ClusterAddress, Part, ServiceSource, Text, Value};
+use crate::{ClusterAddress, Part, Reveal, ServiceSource, Text, Value};
 
 /// Which services give variables to a pod of `namespace`, by name: with `links`, those of its own namespace; and
 /// `kubernetes` of namespace `default`, unless one of that name was already chosen.
@@ -56,6 +56,33 @@ pub fn service_variable_names(service: &ServiceSource) -> Vec<String> {
     let mut names = Vec::with_capacity(count_of(service));
     emit_variables(service, &mut Vec::new(), |name, _| names.push(name.to_string()));
     names
+}
+
+/// A variable that a service gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceVariable<'s> {
+    pub(crate) service: &'s Arc<ServiceSource>,
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+/// The variables that services give to a pod of `namespace`, as far as their values are known, service by service.
+pub(crate) fn service_variables<'s>(
+    services: &'s [Arc<ServiceSource>],
+    namespace: &str,
+    links: bool,
+) -> Vec<ServiceVariable<'s>> {
+    let mut ends = Vec::new();
+    let mut variables = Vec::new();
+    for service in chosen_services(services, namespace, links) {
+        emit_variables(service, &mut ends, |name, value| {
+            if let Some(value) = value.shown(Reveal::Nothing) {
+                let (name, value) = (name.to_string(), value.into_owned());
+                variables.push(ServiceVariable { service, name, value });
+            }
+        });
+    }
+    variables
 }
 
 /// Names, addresses and protocols of an unchecked manifest may be of any length; none that an API server takes is
