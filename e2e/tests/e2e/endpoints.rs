@@ -12,12 +12,13 @@ fn a_service_that_kubectl_exposes_has_the_ready_pod_as_endpoint_until_the_pod_go
     let place = Place::new();
     let node = Node::up(&place, &[]);
     node.kubectl_ok(&["create", "-f", "-"], SLEEPER);
-    let said = node.kubectl_ok(
-        &["expose", "pod", "sleeper", "--name=web", "--port=80", "--target-port=8080"],
-        "",
-    );
+    let said =
+        node.kubectl_ok(&["expose", "pod", "sleeper", "--name=web", "--port=80", "--target-port=8080"], "");
     assert!(said.contains("service/web exposed"), "{said}");
-    let address = node.wait_for(&["get", "endpoints", "web", "-o", "jsonpath={.subsets[*].addresses[*].ip}"], |ip| !ip.is_empty());
+    let address = node
+        .wait_for(&["get", "endpoints", "web", "-o", "jsonpath={.subsets[*].addresses[*].ip}"], |ip| {
+            !ip.is_empty()
+        });
     assert_eq!(address, node.kubectl_ok(&["get", "pod", "sleeper", "-o", "jsonpath={.status.podIP}"], ""));
     let slices = ["get", "endpointslices", "-l", "kubernetes.io/service-name=web", "-o"];
     let path = "jsonpath={.items[*].endpoints[*].addresses[0]} {.items[*].endpoints[*].conditions.ready} {.items[*].ports[*].port}";
@@ -27,10 +28,13 @@ fn a_service_that_kubectl_exposes_has_the_ready_pod_as_endpoint_until_the_pod_go
     for part in ["Type:", "ClusterIP", "TargetPort:", "8080/TCP", &format!("{address}:8080")] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let of_api = node.kubectl_ok(&["get", "endpoints", "kubernetes", "-o", "jsonpath={.subsets[*].addresses[*].ip}"], "");
+    let of_api = node
+        .kubectl_ok(&["get", "endpoints", "kubernetes", "-o", "jsonpath={.subsets[*].addresses[*].ip}"], "");
     assert!(!of_api.is_empty(), "pods reach the API somewhere");
     node.kubectl_ok(&["delete", "pod", "sleeper", "--grace-period=1"], "");
-    node.wait_for(&["get", "endpoints", "web", "-o", "jsonpath={.subsets}"], |subsets| matches!(subsets, "" | "[]"));
+    node.wait_for(&["get", "endpoints", "web", "-o", "jsonpath={.subsets}"], |subsets| {
+        matches!(subsets, "" | "[]")
+    });
     node.kubectl_ok(&["delete", "service", "web"], "");
     node.wait_for(&["get", "endpoints,endpointslices", "-o", "name"], |names| !names.contains("/web"));
 }
@@ -142,7 +146,12 @@ fn a_service_variable_whose_service_has_changed_since_is_marked_stale() {
     assert_eq!(container["absentServiceVariables"][0]["name"], "late", "{container}");
     assert_eq!(container["absentServiceVariables"][0]["variables"][0], "LATE_SERVICE_HOST", "{container}");
     let shown = finish(&mut place.coracle(&["env", "pod/client", "--kubeconfig", &kubeconfig]), "");
-    for part in ["service db (changed since)", "env[0] value", "LATE_SERVICE_HOST", "of service late (came after the start)"] {
+    for part in [
+        "service db (changed since)",
+        "env[0] value",
+        "LATE_SERVICE_HOST",
+        "of service late (came after the start)",
+    ] {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.all());
     }
 }
@@ -151,7 +160,8 @@ fn a_service_variable_whose_service_has_changed_since_is_marked_stale() {
 fn an_api_server_without_a_node_says_where_its_pods_would_reach_it() {
     let place = Place::new();
     let server = Node::api_alone(&place, "api", &["--advertise-address", "192.0.2.7"]);
-    let shown = server.kubectl_ok(&["get", "endpoints", "kubernetes", "-o", "jsonpath={.subsets[*].addresses[*].ip}"], "");
+    let shown = server
+        .kubectl_ok(&["get", "endpoints", "kubernetes", "-o", "jsonpath={.subsets[*].addresses[*].ip}"], "");
     assert_eq!(shown, "192.0.2.7");
     let said = finish(&mut place.coracle(&["apiserver", "--advertise-address", "127.0.0.1"]), "");
     assert!(said.status == 2 && said.stderr.contains("--advertise-address"), "{}", said.all());
