@@ -191,11 +191,16 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The points that the source has; controllers have a table of their own.
+/// The points that the source has; of those of controllers, which have a table of their own, only the scheduler's: a pod's
+/// life begins there.
 fn points_of_the_source() -> BTreeSet<String> {
-    let crates = std::fs::read_dir(e2e::project().join("crates")).expect("the source can be read");
-    let of_pods = crates.flatten().map(|entry| entry.path()).filter(|path| !path.ends_with("controllers"));
-    points_below(of_pods.collect())
+    let crates = e2e::project().join("crates");
+    let all = std::fs::read_dir(&crates).expect("the source can be read");
+    let of_pods = all.flatten().map(|entry| entry.path()).filter(|path| !path.ends_with("controllers"));
+    let mut points = points_below(of_pods.collect());
+    let of_controllers = points_below(vec![crates.join("controllers")]);
+    points.extend(of_controllers.into_iter().filter(|point| point.starts_with("bind.")));
+    points
 }
 
 /// The points that the source below these directories has.
