@@ -63,11 +63,19 @@ impl Entry {
     fn say(
         &mut self,
         message: String,
+        may_pass: bool,
         now: Instant,
         unsaid: &mut BTreeSet<(Instant, String)>,
     ) -> Option<Act> {
-        self.unsaid = None;
+        let is_expected = self.unsaid.take().is_some();
         match &self.told {
+            None if may_pass => {
+                if !is_expected {
+                    unsaid.insert((now + BETWEEN_MESSAGES, self.wish.uid().to_owned()));
+                }
+                self.unsaid = Some(message);
+                None
+            }
             Some((told, _)) if *told == message => None,
             Some((_, at)) if now < *at + BETWEEN_MESSAGES => {
                 unsaid.insert((*at + BETWEEN_MESSAGES, self.wish.uid().to_owned()));
@@ -373,9 +381,10 @@ impl Board {
             && *due <= now
             && let Some((_, uid)) = self.unsaid.pop_first()
         {
+            // One that is about to be decided about will hear what comes of that.
             if let Some(entry) = self.entries.get_mut(&uid)
-                && matches!(entry.state, State::Waiting(_))
                 && let Some(message) = entry.unsaid.take()
+                && matches!(entry.state, State::Waiting(_))
             {
                 entry.told = Some((message.clone(), now));
                 return Some(Act::Tell { wish: Arc::clone(&entry.wish), message });
@@ -412,12 +421,12 @@ impl Board {
                 entry.state = State::Waiting(refusal.helped_by);
                 self.waiting.insert(uid.to_owned());
                 self.hopes |= refusal.helped_by;
-                let message = refusal.message.clone();
+                let (message, may_pass) = (refusal.message.clone(), refusal.may_pass);
                 if self.refused.len() >= REMEMBERED {
                     self.refused.clear();
                 }
                 self.refused.insert(wish.shape, (self.cluster.version, refusal));
-                entry.say(message, now, &mut self.unsaid)
+                entry.say(message, may_pass, now, &mut self.unsaid)
             }
         }
     }

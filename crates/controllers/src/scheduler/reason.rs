@@ -109,6 +109,8 @@ pub(super) struct Refusal {
     pub(super) message: String,
     /// What may help; a new node may always.
     pub(super) helped_by: Occasions,
+    /// Another controller is about to help: it is said only if that does not come about.
+    pub(super) may_pass: bool,
 }
 
 /// What is known of one node that cannot take a pod.
@@ -122,7 +124,11 @@ pub(super) struct Unfit {
 
 /// There is no node at all.
 pub(super) fn no_nodes() -> Refusal {
-    Refusal { message: "no nodes available to schedule pods".to_owned(), helped_by: Occasions::NODE }
+    Refusal {
+        message: "no nodes available to schedule pods".to_owned(),
+        helped_by: Occasions::NODE,
+        may_pass: false,
+    }
 }
 
 /// Every node was refused for the same reason, which is not one of nodes.
@@ -131,7 +137,7 @@ pub(super) fn not_yet(nodes: usize, why: &str) -> Refusal {
         "0/{nodes} nodes are available: {why}. no new claims to deallocate, preemption: 0/{nodes} nodes are available: \
          {nodes} {NOT_HELPFUL}."
     );
-    Refusal { message, helped_by: Occasions::VOLUMES }
+    Refusal { message, helped_by: Occasions::VOLUMES, may_pass: true }
 }
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
@@ -162,7 +168,7 @@ pub(super) fn refusal(unfit: &[Unfit], may_preempt: bool) -> Refusal {
         "0/{nodes} nodes are available: {}. no new claims to deallocate, preemption: {preemption}.",
         counted(&reasons)
     );
-    Refusal { message, helped_by }
+    Refusal { message, helped_by, may_pass: false }
 }
 
 /// `2 this, 1 that`, sorted as texts.

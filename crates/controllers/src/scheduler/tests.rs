@@ -104,9 +104,15 @@ impl Desk {
     /// What comes of one pod; a message without its end.
     pub(super) fn outcome(&mut self, pod: &Value) -> String {
         self.see(pod);
-        let done = self.turn();
         let name = pod["metadata"]["name"].as_str().expect("a name");
-        let own = done.iter().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        let of_pod = |done: Vec<String>| {
+            done.iter().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned))
+        };
+        let own = of_pod(self.turn()).or_else(|| {
+            // What may pass by itself is said a second later.
+            self.later(1);
+            of_pod(self.turn())
+        });
         own.unwrap_or_default().split(". no new claims").next().unwrap_or_default().to_owned()
     }
 

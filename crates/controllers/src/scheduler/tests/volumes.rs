@@ -102,6 +102,19 @@ fn a_pod_waits_for_its_claims_with_the_words_of_kubernetes() {
 }
 
 #[test]
+fn nothing_is_said_of_a_claim_that_is_fulfilled_at_once() {
+    let mut desk = desk();
+    desk.claim(&claim("data", json!({"spec": {"storageClassName": "soon"}})));
+    desk.see(&user("p"));
+    assert!(desk.turn().is_empty());
+    desk.volume(&volume("pv", on_node("b")));
+    desk.claim(&claim("data", bound_to("pv")));
+    assert_eq!(desk.turn(), ["p: b"]);
+    desk.later(1);
+    assert!(desk.turn().is_empty());
+}
+
+#[test]
 fn a_pod_goes_where_its_volume_is() {
     let mut desk = desk();
     desk.volume(&volume("pv", on_node("b")));
