@@ -1,7 +1,7 @@
 //! The command `coracle kubelet`: the node agent alone. Without an API server it runs the pods of a directory; with one it is
 //! one of its nodes. Its container runtime is in this process, or any other that speaks the standard interface.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use runtime::Runtime;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster_dns::{self, ClusterDns, Wanted};
 use crate::control_plane::cannot_listen;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
@@ -148,6 +149,8 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
         settings.addresses = vec![machine_address()];
         settings.port = listener.local_addr().map_err(|error| failed(&error))?.port();
     }
+    let (dns_address, dns) = start_dns(&config, own.as_ref(), api.as_ref(), &shutdown).await;
+    settings.cluster_dns = dns_address.iter().map(ToString::to_string).collect();
     let addresses = settings.addresses.clone();
     let (runtime, images) = clients;
     let ending = shutdown.clone().cancelled_owned();
@@ -165,11 +168,32 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     interrupts.next().await;
     shutdown.cancel();
     handle.stopped().await;
+    if let Some(dns) = dns {
+        dns.stop().await;
+    }
     if let Some(own) = own {
         leave_pods(&own.runtime, own.network).await;
     }
     drop(lock);
     Ok(())
+}
+
+/// Where pods ask for names, and the DNS that answers there if it is this process: it is where the runtime and the API are
+/// known. Pods of another runtime are told the address only.
+async fn start_dns(
+    config: &NodeConfig,
+    own: Option<&OwnRuntime>,
+    api: Option<&Api>,
+    shutdown: &CancellationToken,
+) -> (Option<Ipv4Addr>, Option<ClusterDns>) {
+    let address = match config.options.cluster_dns {
+        Some(Wanted::At(address)) => address,
+        Some(Wanted::Nowhere) | None => return (None, None),
+    };
+    let (Some(own), Some(api)) = (own, api) else { return (Some(address), None) };
+    let sources = cluster_dns::own_sources(&api.client, shutdown);
+    let dns = ClusterDns::start(&config.options.cluster_domain, address, &own.network, sources).await;
+    (Some(address).filter(|_| dns.is_some()), dns)
 }
 
 /// One node agent a data directory. The lock ends with the process.

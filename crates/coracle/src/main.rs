@@ -11,6 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod apiserver;
 mod cluster;
+mod cluster_dns;
 mod control_plane;
 mod controllers;
 mod core_dumps;

@@ -24,6 +24,7 @@ use network::{Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster_dns::{self, ClusterDns, Wanted};
 use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects};
 use crate::failure::{CANNOT_START, Failure};
 use crate::flag_values::NODE_NAME_BYTES;
@@ -92,6 +93,7 @@ pub(crate) struct Node {
     runtime: Runtime,
     network: Network,
     controllers: Controllers,
+    dns: Option<ClusterDns>,
     /// Ends the controllers, which end first: pods that go with the node are not made again.
     controllers_end: CancellationToken,
     /// Ends the node agent. The API's listener ends after it: until then its watches are served.
@@ -124,6 +126,9 @@ impl Node {
         let connector = Arc::new(KubeletConnector::default());
         let mut names = vec![config.node_name.clone()];
         names.extend(config.names.iter().cloned());
+        if config.options.cluster_domain != cluster_dns::USUAL_DOMAIN {
+            names.push(format!("kubernetes.default.svc.{}", config.options.cluster_domain));
+        }
         let mut control_plane = ControlPlane::start(ControlPlaneConfig {
             directory: &directory,
             objects: match config.keeping {
@@ -140,16 +145,40 @@ impl Node {
             }),
         })
         .await?;
-        let (runtime, network) = open_runtime(&config, &directory).await?;
+        let dns_address = Wanted::or_usual(config.options.cluster_dns);
+        let make_dns_service = async {
+            if let Some(address) = dns_address {
+                cluster_dns::ensure_service(&control_plane.client, address).await;
+            }
+        };
+        let (opened, ()) = tokio::join!(open_runtime(&config, &directory), make_dns_service);
+        let (runtime, network) = opened?;
         control_plane.serve_pods(&network).await;
         let controllers_end = CancellationToken::new();
         let informers = Informers::idle();
+        let sources = dns::Sources {
+            services: informers.services.clone(),
+            endpoint_slices: informers.endpoint_slices.clone(),
+            pods: informers.pods.clone(),
+        };
         let controllers = control_plane.start_controllers(informers, &config.node_name, &controllers_end);
+        let mut dns = match dns_address {
+            Some(address) => {
+                ClusterDns::start(&config.options.cluster_domain, address, &network, sources).await
+            }
+            None => None,
+        };
+        if let Some(dns) = &mut dns {
+            dns.publish(control_plane.client.clone());
+        }
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
         let address = network.node_address().to_string();
-        // The controllers of this process know that it lives.
-        let kubelet_config =
-            KubeletConfig { renews_lease: false, ..kubelet_config(&config, &directory, address) };
+        let kubelet_config = KubeletConfig {
+            // The controllers of this process know that it lives.
+            renews_lease: false,
+            cluster_dns: dns_address.filter(|_| dns.is_some()).iter().map(ToString::to_string).collect(),
+            ..kubelet_config(&config, &directory, address)
+        };
         let node_client =
             in_memory::client(&control_plane.server, Identity::node(&config.node_name), KUBELET_AGENT);
         let kubelet = kubelet::spawn_kubelet(
@@ -169,6 +198,7 @@ impl Node {
             runtime,
             network,
             controllers,
+            dns,
             controllers_end,
             shutdown,
         })
@@ -195,11 +225,19 @@ impl Node {
         self.controllers.stopped().await;
     }
 
+    /// Ends the DNS, after which names are not found.
+    async fn end_dns(&mut self) {
+        if let Some(dns) = self.dns.take() {
+            dns.stop().await;
+        }
+    }
+
     /// Ends a node that stays; its pods go on. Without pods, its network has no use until the next start: it goes as well.
     pub(crate) async fn stop(mut self) {
         self.end_controllers().await;
         self.shutdown.cancel();
         self.kubelet.stopped().await;
+        self.end_dns().await;
         self.control_plane.stop_listening().await;
         leave_pods(&self.runtime, self.network).await;
         self.control_plane.close().await;
@@ -215,6 +253,7 @@ impl Node {
         self.end_controllers().await;
         self.shutdown.cancel();
         self.kubelet.stopped().await;
+        self.end_dns().await;
         self.control_plane.stop_listening().await;
         throwaway::remove_pods(&self.runtime).await;
         throwaway::clear_volumes(&self.directory);
@@ -257,6 +296,7 @@ pub(crate) fn kubelet_config(config: &NodeConfig, directory: &Path, address: Str
         seccomp_dir: config.base.join("seccomp"),
         hook_hosts: config.options.hook_hosts.into(),
         static_pod_dir: config.static_pod_dir.clone(),
+        cluster_domain: config.options.cluster_domain.clone(),
         ..KubeletConfig::new(config.node_name.clone(), directory.join("kubelet"))
     }
 }

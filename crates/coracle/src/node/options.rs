@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::cluster_dns;
 use crate::control_plane::ServerOptions;
 use crate::flag_values::{self, PodPids};
 
@@ -25,6 +26,12 @@ pub(crate) struct NodeOptions {
     /// Where hooks and probes of a pod may connect to.
     #[arg(long, value_enum, default_value_t = HookHosts::Any, value_name = "RULE")]
     pub(crate) hook_hosts: HookHosts,
+    /// Domain of the cluster: services are found as SERVICE.NAMESPACE.svc.DOMAIN.
+    #[arg(long, value_name = "DOMAIN", default_value = cluster_dns::USUAL_DOMAIN, value_parser = cluster_dns::domain)]
+    pub(crate) cluster_domain: String,
+    /// Address at which pods ask for names, or `none` [default: 10.43.0.10; of `kubelet`: none].
+    #[arg(long, value_name = "ADDR|none")]
+    pub(crate) cluster_dns: Option<cluster_dns::Wanted>,
 }
 
 /// Where hooks and probes of a pod may connect to (`docs/hooks.md`).
