@@ -38,6 +38,10 @@ mod file_key;
 mod histories;
 #[path = "e2e/hooks.rs"]
 mod hooks;
+#[path = "e2e/job_kill_points.rs"]
+mod job_kill_points;
+#[path = "e2e/jobs.rs"]
+mod jobs;
 #[path = "e2e/kill_points.rs"]
 mod kill_points;
 #[path = "e2e/machine.rs"]
@@ -64,6 +68,8 @@ mod policies;
 mod probes;
 #[path = "e2e/reboots.rs"]
 mod reboots;
+#[path = "e2e/run_workloads.rs"]
+mod run_workloads;
 #[path = "e2e/scheduling.rs"]
 mod scheduling;
 #[path = "e2e/server_side_apply.rs"]

@@ -91,7 +91,7 @@ impl Reconciler for CronJobs {
         if let Some(new) = &decision.start {
             match self.create(&cron_job, new).await {
                 Ok(Some(job)) => {
-                    fault::point("cronjob.created");
+                    fault::point("cronjob.job_created");
                     started(&mut decision.status, &job, new.time);
                 }
                 Ok(None) => {}

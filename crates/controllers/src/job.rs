@@ -142,7 +142,7 @@ impl Jobs {
         let owner = &owner;
         let withdraw = |pod: Arc<Pod>| async move {
             self.change_finalizer(Arc::clone(&pod), false).await?;
-            fault::point("job.withdrawn");
+            fault::point("job.pod_withdrawn");
             self.pods.delete(owner, &pod).await
         };
         each(decision.withdraw, withdraw).await?;
@@ -151,13 +151,13 @@ impl Jobs {
         let (created, failure) = self.pods.create_many(owner, decision.create.len(), make).await;
         let failure = failure.filter(|failure| !is_namespace_terminating(failure));
         if !decision.create.is_empty() {
-            fault::point("job.created");
+            fault::point("job.pods_created");
         }
         let mut status = decision.status;
         let missing = i32::try_from(decision.create.len() - created.len()).unwrap_or(0);
         status.active = status.active.map(|active| active - missing).filter(|active| *active > 0);
         self.write_status(job, jobs, status).await?;
-        fault::point("job.named");
+        fault::point("job.status_written");
         for news in decision.news {
             let severity = if news.is_warning { EventType::Warning } else { EventType::Normal };
             self.events.record(owner.clone(), severity, news.reason, news.message);
@@ -167,7 +167,7 @@ impl Jobs {
         }
         if !decision.let_go.is_empty() {
             each(decision.let_go, |pod| self.change_finalizer(pod, false)).await?;
-            fault::point("job.let.go");
+            fault::point("job.pods_let_go");
         }
         match (failure, decision.again) {
             (Some(failure), _) => Err(failure.into()),

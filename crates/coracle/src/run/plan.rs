@@ -30,13 +30,14 @@ const FIRST: [&str; 17] = [
 /// What runs comes last, in this order.
 const RUNNING: [(&str, RootKind); 8] = [
     ("Pod", RootKind::Pod),
-    ("Job", RootKind::Job),
-    ("CronJob", RootKind::GoesOn),
     ("ReplicationController", RootKind::GoesOn),
     ("ReplicaSet", RootKind::GoesOn),
     ("Deployment", RootKind::GoesOn),
     ("StatefulSet", RootKind::GoesOn),
     ("DaemonSet", RootKind::GoesOn),
+    // They often use what the others serve.
+    ("Job", RootKind::Job),
+    ("CronJob", RootKind::GoesOn),
 ];
 
 /// An object to be created.
@@ -275,11 +276,11 @@ mod tests {
         .map(|(version, kind)| one(version, kind))
         .concat();
         let plan = check(&text).unwrap();
-        assert_eq!(plan.objects.iter().map(|each| each.object).collect::<Vec<_>>(), [6, 4, 3, 5, 2, 7, 0, 1]);
+        assert_eq!(plan.objects.iter().map(|each| each.object).collect::<Vec<_>>(), [6, 4, 3, 5, 2, 1, 7, 0]);
         assert_eq!(plan.objects[0].collection, "/apis/rbac.authorization.k8s.io/v1/clusterroles");
-        assert_eq!(plan.objects[7].collection, "/apis/apps/v1/namespaces/default/deployments");
+        assert_eq!(plan.objects[5].collection, "/apis/apps/v1/namespaces/default/deployments");
         let runs: Vec<_> = plan.objects.iter().filter_map(|each| each.runs).collect();
-        assert_eq!(runs, [RootKind::Job, RootKind::GoesOn, RootKind::GoesOn]);
+        assert_eq!(runs, [RootKind::GoesOn, RootKind::Job, RootKind::GoesOn]);
     }
 
     #[test]
