@@ -2,6 +2,8 @@
 
 use e2e::{Node, Place, finish, privileged};
 
+use super::crash_lane::{Lane, ensure};
+use super::kill_points::has_points;
 use super::node::{SLEEPER, with_kubectl};
 
 #[test]
@@ -165,4 +167,35 @@ fn an_api_server_without_a_node_says_where_its_pods_would_reach_it() {
     assert_eq!(shown, "192.0.2.7");
     let said = finish(&mut place.coracle(&["apiserver", "--advertise-address", "127.0.0.1"]), "");
     assert!(said.status == 2 && said.stderr.contains("--advertise-address"), "{}", said.all());
+}
+
+#[test]
+fn kill_9_after_a_slice_was_written_leaves_one_slice_and_one_endpoints_object() {
+    let test = "kill_9_after_a_slice_was_written_leaves_one_slice_and_one_endpoints_object";
+    if !with_kubectl(test) || !has_points(test) {
+        return;
+    }
+    let mut lane = Lane::new();
+    for visit in [1, 2] {
+        let name = format!("web{visit}");
+        let service = serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+        lane.arm_lines(&format!("kill endpointslices.written {visit}\n"));
+        lane.ask("POST", "/api/v1/namespaces/default/services", &service.to_string());
+        lane.wait_for_death().expect("the process comes to the point");
+        lane.up();
+        let count = |path: &str| {
+            let selected = format!("{path}?labelSelector=kubernetes.io%2Fservice-name%3D{name}");
+            let answer = lane.ask("GET", &selected, "");
+            let list = answer.and_then(|(_, body)| serde_json::from_str::<serde_json::Value>(&body).ok());
+            list.and_then(|list| list["items"].as_array().map(Vec::len))
+        };
+        let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+        let settled = lane.wait("the service has no endpoints", || {
+            let endpoints = lane.ask("GET", &format!("/api/v1/namespaces/default/endpoints/{name}"), "");
+            let is_there = endpoints.is_some_and(|(status, _)| status == 200);
+            ensure(is_there && count(slices) == Some(1), || format!("{is_there}, {:?} slices", count(slices)))
+        });
+        settled.unwrap_or_else(|problem| panic!("visit {visit}: {problem}\n{}", lane.last_of_log()));
+    }
 }
