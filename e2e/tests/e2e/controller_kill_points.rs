@@ -168,6 +168,11 @@ fn survive(lane: &mut Lane, Kill(story, point, visit): Kill, name: &str) -> Outc
         }
         Story::Adopt => {
             Ask::create(PODS, orphan(name)).send(lane);
+            // Pods and replica sets are watched apart: one that has just been created may be unknown when its taker comes.
+            lane.wait("the pod does not run", || {
+                let pods = pods_of(lane, name);
+                ensure(pods.iter().any(|pod| pod["status"]["phase"] == "Running"), || format!("{pods:?}"))
+            })?;
             arm(lane);
             (Ask::create(SETS, set(name)), Steady::set(2))
         }
@@ -193,8 +198,12 @@ fn survive(lane: &mut Lane, Kill(story, point, visit): Kill, name: &str) -> Outc
     };
     let pods = pods_of(lane, name);
     ensure(pods.len() == expected, || {
-        let names: Vec<_> = pods.iter().map(|pod| pod["metadata"]["name"].to_string()).collect();
-        format!("{} pods were created, not {expected}: {names:?}", pods.len())
+        let shown = |pod: &Value| {
+            let meta = &pod["metadata"];
+            format!("{} deleted {} {}", meta["name"], meta["deletionTimestamp"], pod["status"]["phase"])
+        };
+        let shown: Vec<_> = pods.iter().map(shown).collect();
+        format!("{} pods were created, not {expected}: {shown:?}", pods.len())
     })?;
     let sets = labelled(lane, SETS, name);
     // The history of these deployments has no length.
