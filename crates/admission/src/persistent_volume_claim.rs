@@ -44,8 +44,11 @@ impl KindRules for PersistentVolumeClaim {
         }
         let amount = |value: &Value| Quantity::parse(text(value)).ok();
         let wanted = amount(&new["spec"]["resources"]["requests"]["storage"]);
+        let before = amount(&old["spec"]["resources"]["requests"]["storage"]);
+        // A volume that holds more than was asked for is no reason to refuse what asks for the same as before.
         if let (Some(wanted), Some(has)) = (wanted, amount(&new["status"]["capacity"]["storage"]))
             && wanted < has
+            && before.is_none_or(|before| wanted < before)
         {
             let at = Path::root("spec").child("resources").child("requests").child("storage");
             errors.forbidden(&at, "field can not be less than status.capacity");

@@ -21,3 +21,12 @@ pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 
 /// On a pod: the container that `kubectl logs` and `kubectl exec` choose when none is named.
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// Who answers claims by directories of nodes: the provisioner of a storage class, and the driver of a volume.
+pub const DIRECTORY_PROVISIONER: &str = "coracle.dev/directory";
+
+/// On a volume that is a directory of a node: the name of that node.
+pub const DIRECTORY_NODE: &str = "coracle.dev/node";
+
+/// Finalizer of a volume that is a directory of a node: the node has not done yet what its reclaim policy says.
+pub const DIRECTORY_FINALIZER: &str = "coracle.dev/directory";

@@ -1,6 +1,7 @@
 //! What a node may do: read what pods are made from, write its own objects, and those of its pods. What it may read of Secrets
 //! and ConfigMaps is not restricted to those of its pods: it watches them all to see them change.
 
+use api::annotations::{DIRECTORY_FINALIZER, DIRECTORY_NODE};
 use serde_json::Value;
 
 use crate::authorize::{Attributes, Target};
@@ -32,9 +33,9 @@ pub(crate) fn may(node: &str, asked: &Attributes<'_>) -> bool {
         ("", "pods", "binding" | "eviction") => is_create,
         ("" | "events.k8s.io", "events", "") => is_create || is_change,
         ("", "configmaps" | "secrets" | "services", "") => is_read,
-        ("", "endpoints" | "persistentvolumeclaims" | "persistentvolumes" | "serviceaccounts", "") => {
-            asked.verb == "get"
-        }
+        ("", "endpoints" | "persistentvolumeclaims" | "serviceaccounts", "") => asked.verb == "get",
+        // It sees to the directories of volumes that go, and says so by taking its finalizer off.
+        ("", "persistentvolumes", "") => is_read || asked.verb == "update",
         ("", "serviceaccounts", "token") => is_create,
         ("node.k8s.io", "runtimeclasses", "") | ("storage.k8s.io", "csidrivers", "") => is_read,
         ("coordination.k8s.io", "leases", "") => {
@@ -66,6 +67,12 @@ pub(crate) fn check(node: &str, write: &Write<'_>, change: Change<'_>) -> Result
             }
             Ok(())
         }
+        ("", "persistentvolumes") => match change {
+            Change::Update(old, new) if only_lets_go(node, old, new) => Ok(()),
+            Change::Create(_) | Change::Update(..) | Change::Delete(_) => refused(format!(
+                "node \"{node}\" can only take the finalizer {DIRECTORY_FINALIZER} off volumes that are its directories"
+            )),
+        },
         ("coordination.k8s.io", "leases") if object::name(change.newest()) != node => {
             refused(format!("node \"{node}\" can only modify the lease of its own name"))
         }
@@ -95,6 +102,30 @@ pub(crate) fn check(node: &str, write: &Write<'_>, change: Change<'_>) -> Result
     }
 }
 
+/// Whether all that changes of a volume is that the node, whose directory it is, has let it go.
+fn only_lets_go(node: &str, old: &Value, new: &Value) -> bool {
+    let on = text(old, &["metadata", "annotations", DIRECTORY_NODE]);
+    let without = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            // Who manages which field follows from the write.
+            meta.remove("managedFields");
+            meta.remove("resourceVersion");
+            let finalizers = meta.remove("finalizers");
+            let others: Vec<Value> = finalizers
+                .iter()
+                .filter_map(Value::as_array)
+                .flatten()
+                .filter(|finalizer| *finalizer != DIRECTORY_FINALIZER)
+                .cloned()
+                .collect();
+            meta.insert("finalizers".to_owned(), Value::Array(others));
+        }
+        object
+    };
+    on == node && without(old) == without(new)
+}
+
 fn restricted_labels(node: Option<&Value>) -> Vec<(&String, &Value)> {
     let labels = node.and_then(|node| at(node, &["metadata", "labels"])).and_then(Value::as_object);
     labels.into_iter().flatten().filter(|(key, _)| key.starts_with(RESTRICTED_LABELS)).collect()
@@ -121,6 +152,10 @@ mod tests {
             ("create", "", "serviceaccounts", "token", "default", true),
             ("get", "rbac.authorization.k8s.io", "clusterroles", "", "admin", false),
             ("list", "", "namespaces", "", "", false),
+            ("watch", "", "persistentvolumes", "", "", true),
+            ("update", "", "persistentvolumes", "", "v", true),
+            ("delete", "", "persistentvolumes", "", "v", false),
+            ("list", "", "persistentvolumeclaims", "", "", false),
             ("impersonate", "", "users", "", "jane", false),
         ];
         for (verb, group, resource, subresource, name, allowed) in table {

@@ -15,6 +15,7 @@
 #![allow(dead_code)]
 
 mod backends;
+mod claims;
 mod clients;
 mod clock;
 mod controller;
@@ -122,6 +123,17 @@ pub fn spawn(config: &ControllersConfig, shutdown: &CancellationToken) -> Contro
     Controllers { tasks }
 }
 
+/// Sees to it that there is a class for claims that name none: `standard`, whose volumes are directories of nodes. One that is
+/// there stays as it is.
+pub async fn provide_default_class(client: &kube::Client) {
+    let classes: kube::Api<k8s_openapi::api::storage::v1::StorageClass> = kube::Api::all(client.clone());
+    match classes.create(&kube::api::PostParams::default(), &claims::default_class()).await {
+        Ok(_) => {}
+        Err(error) if controller::is_already_there(&error) => {}
+        Err(error) => tracing::warn!(%error, "the default storage class could not be made"),
+    }
+}
+
 /// Every controller, one line each.
 fn start_all(start: &Start<'_>) {
     replica_set::start::<ReplicaSet>(start);
@@ -134,6 +146,7 @@ fn start_all(start: &Start<'_>) {
     job::start(start);
     cron_job::start(start);
     ttl_after_finished::start(start);
+    claims::start(start);
     service_endpoints(start);
     endpoint_slice_mirroring::start(start);
     pod_garbage::start(start);

@@ -222,13 +222,14 @@ impl ControlPlane {
 
     /// Starts the controllers, each as a client of its own, until `shutdown`. They share `informers` with who else reads
     /// them; the node of this process lives as long as they do.
-    pub(crate) fn start_controllers(
+    pub(crate) async fn start_controllers(
         &self,
         informers: Informers,
         own_node: &str,
         shutdown: &CancellationToken,
     ) -> Controllers {
         let clients = Arc::new(ControllerClients { server: self.server.clone() });
+        ::controllers::provide_default_class(&self.client).await;
         let node_watch = NodeWatch { own: Some(own_node.to_owned()), ..NodeWatch::default() };
         ::controllers::spawn(&ControllersConfig { clients, informers, node_watch }, shutdown)
     }

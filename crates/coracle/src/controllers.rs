@@ -60,6 +60,7 @@ async fn stay(args: &ControllersArgs) -> Result<(), Failure> {
     };
     tracing::info!("the controllers run");
     let end = CancellationToken::new();
+    ::controllers::provide_default_class(&client).await;
     let config = ControllersConfig {
         clients: Arc::new(OneClient(client)),
         informers: Informers::idle(),

@@ -161,7 +161,8 @@ impl Node {
             endpoint_slices: informers.endpoint_slices.clone(),
             pods: informers.pods.clone(),
         };
-        let controllers = control_plane.start_controllers(informers, &config.node_name, &controllers_end);
+        let controllers =
+            control_plane.start_controllers(informers, &config.node_name, &controllers_end).await;
         let mut dns = match dns_address {
             Some(address) => {
                 ClusterDns::start(&config.options.cluster_domain, address, &network, sources).await
@@ -294,6 +295,7 @@ pub(crate) fn kubelet_config(config: &NodeConfig, directory: &Path, address: Str
         seccomp_default: config.options.seccomp_default,
         // Throwaway nodes share the profiles of their directory, as they share its images.
         seccomp_dir: config.base.join("seccomp"),
+        claims_dir: directory.join("volumes"),
         hook_hosts: config.options.hook_hosts.into(),
         static_pod_dir: config.static_pod_dir.clone(),
         cluster_domain: config.options.cluster_domain.clone(),

@@ -22,6 +22,8 @@ pub struct KubeletConfig {
     pub node_name: String,
     /// Directory of the agent's state: pods, volumes, logs. Created with mode 0700.
     pub root_dir: PathBuf,
+    /// Where the directories are that answer claims. They stay when pods go.
+    pub claims_dir: PathBuf,
     /// The node's addresses, the primary one first.
     pub addresses: Vec<String>,
     /// Where the node's HTTP interface is served, as its object says; [`crate::KubeletHandle::serve`] serves it.
@@ -64,6 +66,7 @@ impl KubeletConfig {
         Self {
             node_name: node_name.into(),
             seccomp_dir: root_dir.join("seccomp"),
+            claims_dir: root_dir.join("claims"),
             root_dir,
             addresses: vec!["127.0.0.1".to_owned()],
             port: 10250,

@@ -34,6 +34,7 @@ mod api_error;
 mod clock;
 mod config;
 mod container_config;
+mod directory_keeper;
 mod disk_usage;
 mod downward;
 mod env_files;
@@ -296,6 +297,7 @@ async fn work(agent: SharedAgent, pods: PodsHandle) {
         carried_on("watch of the node", || node::watch_node(agent.clone())),
         carried_on("status of the node", || node::keep_node(agent.clone())),
         carried_on("lease of the node", || lease::keep_lease(agent.clone())),
+        carried_on("directories of claims", || directory_keeper::keep_directories(agent.clone())),
     );
 }
 

@@ -140,6 +140,14 @@ pub(crate) fn fs_group(pod: &Pod) -> Option<u32> {
     context.and_then(|context| context.fs_group).and_then(|gid| u32::try_from(gid).ok())
 }
 
+/// The group that owns the pod's volumes, and when it is given those that outlive the pod.
+pub(crate) fn volume_group(pod: &Pod) -> Option<crate::volumes::Group> {
+    let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+    let policy = context.and_then(|context| context.fs_group_change_policy.as_deref());
+    let only_if_root_differs = policy == Some("OnRootMismatch");
+    fs_group(pod).map(|gid| crate::volumes::Group { gid, only_if_root_differs })
+}
+
 /// The namespaces that a pod and its containers use.
 ///
 /// `first_user`: the first number of the pod's own users, if it has such.

@@ -4,6 +4,8 @@
 //! What a container can write (emptyDir) is mounted `nodev,nosuid` where the machine allows it.
 
 mod atomic;
+mod claimed;
+mod directories;
 mod empty_dir;
 mod host_path;
 mod mount_table;
@@ -19,6 +21,8 @@ use k8s_openapi::api::core::v1::{Pod, Volume};
 
 use crate::config::PodDirs;
 
+pub(crate) use claimed::ClaimError;
+pub(crate) use directories::{Group, is_handle, remove as remove_directory};
 pub(crate) use empty_dir::EmptyDirMedium;
 pub(crate) use host_path::still_holds;
 pub(crate) use payload::PayloadError;
@@ -32,6 +36,9 @@ pub(crate) enum VolumeError {
     /// The content of a keyed volume could not be put together.
     #[error(transparent)]
     Payload(#[from] PayloadError),
+    /// The claim is not one that can be mounted now.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The API server did not answer.
     #[error("{kind} {name:?} could not be read: {message}")]
     Fetch { kind: &'static str, name: String, message: String },
@@ -40,7 +47,8 @@ pub(crate) enum VolumeError {
     HostPathType { path: String, expected: &'static str },
     /// The node has no such kind of volume.
     #[error(
-        "volumes of the kind {0} do not exist on this node; emptyDir, hostPath, configMap, secret, downwardAPI and projected do"
+        "volumes of the kind {0} do not exist on this node; emptyDir, hostPath, configMap, secret, downwardAPI, projected, \
+         persistentVolumeClaim and ephemeral do"
     )]
     Unsupported(String),
     /// The name cannot be a directory.
@@ -79,6 +87,8 @@ pub(crate) enum VolumeContent {
     Files { payload: payload::Payload, in_memory: bool },
     /// A path of the machine.
     HostPath { path: PathBuf, type_: String },
+    /// What a claim stands for.
+    Claimed(claimed::Claimed),
 }
 
 /// Makes all volumes of a pod; a second call updates what has changed. Blocks on the file system.
@@ -89,15 +99,16 @@ pub(crate) enum VolumeContent {
 pub(crate) fn set_up(
     dirs: &PodDirs,
     volumes: &[PreparedVolume],
-    fs_group: Option<u32>,
+    group: Option<Group>,
 ) -> Result<(), (String, VolumeError)> {
     for volume in volumes {
-        set_up_one(dirs, volume, fs_group).map_err(|error| (volume.name.clone(), error))?;
+        set_up_one(dirs, volume, group).map_err(|error| (volume.name.clone(), error))?;
     }
     Ok(())
 }
 
-fn set_up_one(dirs: &PodDirs, volume: &PreparedVolume, fs_group: Option<u32>) -> Result<(), VolumeError> {
+fn set_up_one(dirs: &PodDirs, volume: &PreparedVolume, group: Option<Group>) -> Result<(), VolumeError> {
+    let fs_group = group.map(|group| group.gid);
     if volume.name.is_empty() || volume.name.contains('/') || volume.name.starts_with('.') {
         return Err(VolumeError::InvalidName);
     }
@@ -113,6 +124,7 @@ fn set_up_one(dirs: &PodDirs, volume: &PreparedVolume, fs_group: Option<u32>) ->
             atomic::write(&dir, payload, fs_group)
         }
         VolumeContent::HostPath { path, type_ } => host_path::check(path, type_),
+        VolumeContent::Claimed(claimed) => claimed::set_up(&dir, claimed, group),
     }
 }
 
@@ -126,7 +138,7 @@ pub(crate) struct VolumeLocation {
 /// Where the volume `name` of the pod is; `None` if it has no such volume.
 pub(crate) fn locate(dirs: &PodDirs, pod: &Pod, name: &str) -> Option<VolumeLocation> {
     let volume = pod.spec.as_ref()?.volumes.iter().flatten().find(|volume| volume.name == name)?;
-    Some(match kind(volume) {
+    Some(match kind(pod, volume) {
         VolumeKind::HostPath(source) => {
             VolumeLocation { path: PathBuf::from(&source.path), read_only: false }
         }
@@ -134,6 +146,7 @@ pub(crate) fn locate(dirs: &PodDirs, pod: &Pod, name: &str) -> Option<VolumeLoca
             VolumeLocation { path: dirs.volume(name), read_only: false }
         }
         VolumeKind::Files => VolumeLocation { path: dirs.volume(name), read_only: true },
+        VolumeKind::Claimed { read_only } => VolumeLocation { path: dirs.volume(name), read_only },
     })
 }
 
@@ -141,10 +154,11 @@ enum VolumeKind<'a> {
     EmptyDir,
     Files,
     HostPath(&'a k8s_openapi::api::core::v1::HostPathVolumeSource),
+    Claimed { read_only: bool },
     Unsupported,
 }
 
-fn kind(volume: &Volume) -> VolumeKind<'_> {
+fn kind<'a>(pod: &Pod, volume: &'a Volume) -> VolumeKind<'a> {
     if volume.config_map.is_some()
         || volume.secret.is_some()
         || volume.downward_api.is_some()
@@ -155,6 +169,8 @@ fn kind(volume: &Volume) -> VolumeKind<'_> {
         VolumeKind::HostPath(source)
     } else if volume.empty_dir.is_some() {
         VolumeKind::EmptyDir
+    } else if let Some((_, read_only)) = claimed::claim_of(pod, volume) {
+        VolumeKind::Claimed { read_only }
     } else {
         VolumeKind::Unsupported
     }

@@ -632,7 +632,6 @@ pub const FIELD_RULES: &[FieldRule] = &[
             "cephfs",
             "cinder",
             "csi",
-            "ephemeral",
             "fc",
             "flexVolume",
             "flocker",
@@ -642,7 +641,6 @@ pub const FIELD_RULES: &[FieldRule] = &[
             "image",
             "iscsi",
             "nfs",
-            "persistentVolumeClaim",
             "photonPersistentDisk",
             "portworxVolume",
             "quobyte",
@@ -652,7 +650,7 @@ pub const FIELD_RULES: &[FieldRule] = &[
             "vsphereVolume",
         ],
         "this node has no volumes of this kind: the pod will wait for it for ever; emptyDir, hostPath, configMap, secret, \
-         downwardAPI and projected work",
+         downwardAPI, projected, persistentVolumeClaim and ephemeral work",
     ),
     warned(
         "volumes[].emptyDir",

@@ -1,11 +1,10 @@
-//! PersistentVolume: stored only.
+//! PersistentVolume.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Strategy, on_writes};
+use super::Strategy;
 use crate::object::{list, text};
-use crate::request::Verb;
 use crate::table::{age_cell, is_going, name_cell, or_unset};
 
 pub(crate) struct PersistentVolumes;
@@ -17,10 +16,6 @@ impl Strategy for PersistentVolumes {
 
     fn returns_deleted(&self) -> bool {
         true
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        on_writes(verb, "PersistentVolumes are stored only: nothing binds them to claims or mounts them")
     }
 
     fn prepare_create(&self, object: &mut Value) {

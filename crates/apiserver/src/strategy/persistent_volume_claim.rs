@@ -1,14 +1,13 @@
-//! PersistentVolumeClaim: stored only; limits and quotas hold, and the default class is filled in.
+//! PersistentVolumeClaim: limits and quotas hold, and the default class is filled in.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::Strategy;
 use super::persistent_volume::access_modes;
 use super::storage_class::default_class;
-use super::{Strategy, on_writes};
 use crate::lookup::objects;
 use crate::object::{at, list, map_mut, name, text};
-use crate::request::Verb;
 use crate::status::ApiError;
 use crate::table::{age_cell, is_going, name_cell, or_unset};
 use crate::writing::Write;
@@ -25,13 +24,6 @@ impl Strategy for PersistentVolumeClaims {
 
     fn returns_deleted(&self) -> bool {
         true
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        on_writes(
-            verb,
-            "PersistentVolumeClaims are stored only: nothing provisions or binds volumes for them",
-        )
     }
 
     fn prepare_create(&self, object: &mut Value) {

@@ -1,14 +1,13 @@
-//! StorageClass of `storage.k8s.io`: stored only.
+//! StorageClass of `storage.k8s.io`.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Strategy, on_writes};
+use super::Strategy;
 use crate::lookup::{newest_default, objects};
 use crate::object::{at, name, text};
-use crate::request::Verb;
 use crate::server::Server;
 use crate::table::{age_cell, name_cell};
 
@@ -25,10 +24,6 @@ pub(crate) struct StorageClasses;
 impl Strategy for StorageClasses {
     fn returns_deleted(&self) -> bool {
         true
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        on_writes(verb, "StorageClasses are stored only: nothing provisions volumes")
     }
 
     fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {

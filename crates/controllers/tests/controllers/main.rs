@@ -1,5 +1,6 @@
 //! The controllers against an API server in memory, with a node that only pretends to run pods.
 
+mod claims;
 mod cluster;
 mod endpoints;
 mod informers;

@@ -40,8 +40,8 @@ pub(crate) struct TakeDown {
 }
 
 /// What a node keeps in its data directory, besides its database.
-const KEPT: [&str; 8] =
-    ["images", "kubeconfig", "kubelet", "kubelet.lock", "network", "pki", "runs", "runtime"];
+const KEPT: [&str; 9] =
+    ["images", "kubeconfig", "kubelet", "kubelet.lock", "network", "pki", "runs", "runtime", "volumes"];
 
 /// What the names of the database's files begin with, damaged ones included.
 const DATABASE: &str = "state.db";

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Pod, ProjectedVolumeSource, Secret, ServiceAccount, ServiceAccountTokenProjection, Volume,
-    VolumeProjection,
+    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, ProjectedVolumeSource, Secret, ServiceAccount,
+    ServiceAccountTokenProjection, Volume, VolumeProjection,
 };
 use kube::Api;
 use kube::api::PostParams;
@@ -15,8 +15,9 @@ use quantity::Quantity;
 
 use super::payload::{KeySelection, Payload, PayloadFile, mode_of};
 use super::tokens::{PodTokens, only_user};
-use super::{EmptyDirMedium, PreparedVolume, VolumeContent, VolumeError};
+use super::{EmptyDirMedium, PreparedVolume, VolumeContent, VolumeError, claimed};
 use crate::clock;
+use crate::config::KubeletConfig;
 use crate::downward::Allocatable;
 
 /// The mode of files whose volume names none.
@@ -31,7 +32,7 @@ pub(crate) async fn fetch_volumes(
     client: &kube::Client,
     pod: &Pod,
     allocatable: &Allocatable,
-    tokens: &PodTokens,
+    (tokens, config): (&PodTokens, &KubeletConfig),
 ) -> Result<Vec<PreparedVolume>, (String, VolumeError)> {
     let mut prepared = Vec::new();
     let source = VolumeSources {
@@ -39,6 +40,7 @@ pub(crate) async fn fetch_volumes(
         pod,
         allocatable,
         tokens,
+        config,
         namespace: pod.metadata.namespace.as_deref().unwrap_or("default"),
     };
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
@@ -60,6 +62,7 @@ struct VolumeSources<'a> {
     pod: &'a Pod,
     allocatable: &'a Allocatable,
     tokens: &'a PodTokens,
+    config: &'a KubeletConfig,
     namespace: &'a str,
 }
 
@@ -121,7 +124,32 @@ impl VolumeSources<'_> {
                 .filter(|limit| *limit > 0);
             return Ok(VolumeContent::EmptyDir { medium, size_limit });
         }
+        if let Some((claim, read_only)) = claimed::claim_of(self.pod, volume) {
+            return self.claimed(volume, &claim, read_only).await;
+        }
         Err(VolumeError::Unsupported(kind_of(volume)))
+    }
+
+    async fn claimed(
+        &self,
+        volume: &Volume,
+        name: &str,
+        read_only: bool,
+    ) -> Result<VolumeContent, VolumeError> {
+        let failed = |kind, name: &str| {
+            let name = name.to_owned();
+            move |error: kube::Error| VolumeError::Fetch { kind, name, message: error.to_string() }
+        };
+        let key = format!("{}/{name}", self.namespace);
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), self.namespace);
+        let claim = claims.get_opt(name).await.map_err(failed("persistentvolumeclaim", name))?;
+        let bound = claimed::bound_volume(self.pod, volume, (&key, claim.as_ref()))?;
+        let claim = claim.unwrap_or_default();
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        let found = volumes.get_opt(&bound).await.map_err(failed("persistentvolume", &bound))?;
+        let here = (self.config.claims_dir.as_path(), self.config.node_name.as_str());
+        let claimed = claimed::resolve((&key, &claim), (&bound, found.as_ref()), here, read_only)?;
+        Ok(VolumeContent::Claimed(claimed))
     }
 
     async fn projected(&self, source: &ProjectedVolumeSource) -> Result<Payload, VolumeError> {

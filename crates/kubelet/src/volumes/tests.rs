@@ -4,9 +4,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
 use environment::SecretBytes;
 
+use super::claimed::{self, ClaimError};
 use super::payload::{KeySelection, Payload};
 use super::{
-    EmptyDirMedium, PreparedVolume, SubPathMount, VolumeContent, prepare_sub_path, set_up, tear_down,
+    EmptyDirMedium, Group, PreparedVolume, SubPathMount, VolumeContent, prepare_sub_path, set_up, tear_down,
 };
 use crate::config::PodDirs;
 
@@ -36,6 +37,10 @@ impl Drop for Pod {
     fn drop(&mut self) {
         tear_down(&self.dirs).expect("nothing stays mounted");
     }
+}
+
+fn group(gid: u32) -> Option<Group> {
+    Some(Group { gid, only_if_root_differs: false })
 }
 
 fn payload(files: &[(&str, &str, u32)]) -> Payload {
@@ -153,7 +158,7 @@ fn an_empty_dir_in_memory_has_its_size_and_goes_away() {
         return;
     }
     let pod = Pod::new();
-    set_up(&pod.dirs, &[empty_dir("v", EmptyDirMedium::Memory)], Some(1234)).expect("made");
+    set_up(&pod.dirs, &[empty_dir("v", EmptyDirMedium::Memory)], group(1234)).expect("made");
     let dir = pod.dirs.volume("v");
     let metadata = std::fs::metadata(&dir).expect("there");
     assert_eq!((metadata.gid(), metadata.mode() & 0o7777), (1234, 0o2777));
@@ -191,7 +196,7 @@ fn files_of_a_group_are_readable_by_it() {
         return;
     }
     let pod = Pod::new();
-    set_up(&pod.dirs, &[files("v", payload(&[("a", "1", 0o400)]))], Some(1234)).expect("made");
+    set_up(&pod.dirs, &[files("v", payload(&[("a", "1", 0o400)]))], group(1234)).expect("made");
     let metadata = std::fs::metadata(pod.dirs.volume("v").join("a")).expect("there");
     assert_eq!((metadata.gid(), metadata.mode() & 0o777), (1234, 0o440));
 }
@@ -243,4 +248,139 @@ fn host_paths_are_checked_by_type() {
     assert!(check(&made, "FileOrCreate").is_ok() && made.is_file());
     assert!(check(&dir.path().join("absent"), "Socket").is_err());
     assert!(check(&dir.path().join("absent"), "").is_ok());
+}
+
+const HANDLE: &str = "pvc-01234567-89ab-cdef-0123-456789abcdef";
+
+fn claim(change: &str) -> k8s_openapi::api::core::v1::PersistentVolumeClaim {
+    let mut object = serde_json::json!({
+        "metadata": {"name": "data", "namespace": "n", "uid": "c"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"},
+    });
+    match change {
+        "" => {}
+        "leaving" => object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into(),
+        "pending" => object["status"]["phase"] = "Pending".into(),
+        "other" => object["metadata"]["uid"] = "other".into(),
+        "owned" => {
+            object["metadata"]["ownerReferences"] = serde_json::json!([
+                {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1", "controller": true},
+            ]);
+        }
+        _ => panic!("{change}"),
+    }
+    serde_json::from_value(object).expect("a claim")
+}
+
+fn persistent_volume(source: serde_json::Value) -> k8s_openapi::api::core::v1::PersistentVolume {
+    let mut object = serde_json::json!({
+        "metadata": {"name": "v", "annotations": {"coracle.dev/node": "here"}},
+        "spec": {"claimRef": {"name": "data", "namespace": "n", "uid": "c"}, "volumeMode": "Filesystem"},
+    });
+    for (name, value) in source.as_object().expect("fields") {
+        object["spec"][name] = value.clone();
+    }
+    serde_json::from_value(object).expect("a volume")
+}
+
+fn directory(handle: &str) -> k8s_openapi::api::core::v1::PersistentVolume {
+    persistent_volume(serde_json::json!({"csi": {"driver": "coracle.dev/directory", "volumeHandle": handle}}))
+}
+
+#[test]
+fn a_claim_that_is_not_bound_is_not_mounted_and_says_why() {
+    let pod: k8s_openapi::api::core::v1::Pod =
+        serde_json::from_value(serde_json::json!({"metadata": {"name": "p", "namespace": "n", "uid": "u1"}}))
+            .expect("a pod");
+    let volume = |ephemeral: bool| -> k8s_openapi::api::core::v1::Volume {
+        let source = if ephemeral {
+            serde_json::json!({"name": "v", "ephemeral": {}})
+        } else {
+            serde_json::json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}})
+        };
+        serde_json::from_value(source).expect("a volume")
+    };
+    let key = "n/data";
+    let bound = |ephemeral: bool, found: Option<&str>| {
+        let claim = found.map(claim);
+        claimed::bound_volume(&pod, &volume(ephemeral), (key, claim.as_ref()))
+    };
+    assert_eq!(bound(false, None), Err(ClaimError::NotFound(key.to_owned())));
+    assert_eq!(bound(false, Some("pending")), Err(ClaimError::NotBound(key.to_owned())));
+    assert_eq!(bound(false, Some("leaving")), Err(ClaimError::Leaving(key.to_owned())));
+    assert_eq!(bound(true, Some("")), Err(ClaimError::NotOwned(key.to_owned())));
+    assert_eq!(bound(true, Some("owned")), Ok("v".to_owned()));
+    assert_eq!(bound(false, Some("")), Ok("v".to_owned()));
+    assert_eq!(
+        ClaimError::NotBound(key.to_owned()).to_string(),
+        "error processing PVC n/data: PVC is not bound"
+    );
+}
+
+#[test]
+fn a_volume_that_is_another_claims_or_elsewhere_or_named_by_a_path_is_not_mounted() {
+    let root = std::path::Path::new("/nowhere");
+    let resolve = |change: &str, volume: Option<k8s_openapi::api::core::v1::PersistentVolume>, node: &str| {
+        claimed::resolve(("n/data", &claim(change)), ("v", volume.as_ref()), (root, node), false).map(drop)
+    };
+    assert_eq!(resolve("", Some(directory(HANDLE)), "here"), Ok(()));
+    let (key, name) = ("n/data".to_owned(), "v".to_owned());
+    let other = ClaimError::OtherClaim { claim: key.clone(), volume: name.clone() };
+    assert_eq!(resolve("other", Some(directory(HANDLE)), "here"), Err(other));
+    let missing = ClaimError::NoVolume { claim: key, volume: name.clone() };
+    assert_eq!(resolve("", None, "here"), Err(missing));
+    let elsewhere = ClaimError::OtherNode { volume: name.clone(), node: "here".to_owned() };
+    assert_eq!(resolve("", Some(directory(HANDLE)), "there"), Err(elsewhere));
+    for hostile in
+        ["", "..", "../etc", "pvc-../../etc", "pvc-0123", "pvc-01234567-89ab-cdef-0123-456789abcdeF/", "/etc"]
+    {
+        let refused = ClaimError::BadHandle(name.clone());
+        assert_eq!(resolve("", Some(directory(hostile)), "here"), Err(refused), "{hostile}");
+    }
+    let nfs = persistent_volume(serde_json::json!({"nfs": {"server": "s", "path": "/"}}));
+    assert_eq!(resolve("", Some(nfs), "here"), Err(ClaimError::Unsupported(name)));
+}
+
+#[test]
+fn the_directory_of_a_claim_is_made_once_kept_when_the_pod_goes_and_given_to_its_group() {
+    if skip_unless_root("mounting") {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let root = place.path().join("volumes");
+    let prepared = || {
+        let claimed =
+            claimed::resolve(("n/data", &claim("")), ("v", Some(&directory(HANDLE))), (&root, "here"), false)
+                .expect("bound");
+        [PreparedVolume { name: "v".to_owned(), content: VolumeContent::Claimed(claimed) }]
+    };
+    let first = Pod::new();
+    set_up(&first.dirs, &prepared(), None).expect("mounted");
+    set_up(&first.dirs, &prepared(), None).expect("mounted already");
+    let mounted = first.dirs.volume("v");
+    assert_eq!(std::fs::metadata(&mounted).expect("there").mode() & 0o7777, 0o777);
+    std::fs::create_dir(mounted.join("sub")).expect("made");
+    std::fs::write(mounted.join("sub/file"), "kept").expect("written");
+    let outside = place.path().join("outside");
+    std::fs::write(&outside, "not ours").expect("written");
+    symlink(&outside, mounted.join("sub/link")).expect("linked");
+    tear_down(&first.dirs).expect("taken down");
+    assert_eq!(std::fs::read_to_string(root.join(HANDLE).join("sub/file")).expect("kept"), "kept");
+
+    let second = Pod::new();
+    set_up(&second.dirs, &prepared(), group(4321)).expect("mounted");
+    let seen = |path: &str| {
+        let found = std::fs::symlink_metadata(second.dirs.volume("v").join(path)).expect("there");
+        (found.gid(), found.mode() & 0o7777)
+    };
+    assert_eq!(seen(""), (4321, 0o2777));
+    assert_eq!((seen("sub").0, seen("sub").1 & 0o2770), (4321, 0o2770));
+    assert_eq!((seen("sub/file").0, seen("sub/file").1 & 0o660), (4321, 0o660));
+    assert_ne!(std::fs::metadata(&outside).expect("there").gid(), 4321, "a link leads nowhere");
+    tear_down(&second.dirs).expect("taken down");
+
+    super::remove_directory(&root, HANDLE).expect("removed");
+    super::remove_directory(&root, HANDLE).expect("removed already");
+    assert_eq!(std::fs::read_dir(&root).expect("there").count(), 0);
+    assert!(outside.exists());
+    assert!(super::remove_directory(&root, "../outside").is_err());
 }

@@ -91,20 +91,26 @@ impl PodWorker {
     /// Sets up all volumes. Answers whether they are there.
     pub(super) async fn set_up_volumes(&mut self) -> bool {
         let allocatable = self.agent.allocatable();
-        let result =
-            match volumes::fetch_volumes(&self.agent.client, &self.pod, &allocatable, &self.tokens).await {
-                Ok(prepared) => {
-                    fault::point("volumes.fetched");
-                    let dirs = self.agent.config.pod_dirs(&self.uid);
-                    let fs_group = crate::security::fs_group(&self.pod);
-                    self.agent
-                        .tasks
-                        .spawn_blocking(move || volumes::set_up(&dirs, &prepared, fs_group))
-                        .await
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
-                }
-                Err(error) => Err(error),
-            };
+        let result = match volumes::fetch_volumes(
+            &self.agent.client,
+            &self.pod,
+            &allocatable,
+            (&self.tokens, &self.agent.config),
+        )
+        .await
+        {
+            Ok(prepared) => {
+                fault::point("volumes.fetched");
+                let dirs = self.agent.config.pod_dirs(&self.uid);
+                let group = crate::security::volume_group(&self.pod);
+                self.agent
+                    .tasks
+                    .spawn_blocking(move || volumes::set_up(&dirs, &prepared, group))
+                    .await
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+            }
+            Err(error) => Err(error),
+        };
         match result {
             Ok(()) => {
                 fault::point("volumes.set_up");
