@@ -91,8 +91,8 @@ fn deployment() -> Value {
 #[tokio::test]
 async fn every_kind_is_stored_and_says_that_nothing_acts_on_it() {
     /// Kinds that have a controller.
-    const ATTENDED: [&str; 6] =
-        ["StatefulSet", "Deployment", "ReplicaSet", "ReplicationController", "Job", "CronJob"];
+    const ATTENDED: [&str; 7] =
+        ["DaemonSet", "StatefulSet", "Deployment", "ReplicaSet", "ReplicationController", "Job", "CronJob"];
     let running = Running::start().await;
     for (path, mut object) in every_kind() {
         let kind = object["kind"].clone();

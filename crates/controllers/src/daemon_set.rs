@@ -132,7 +132,8 @@ impl Reconciler for DaemonSets {
         }
         let sets: Api<DaemonSet> = Api::namespaced(self.client.clone(), &key.namespace);
         let api = self.control.api(&key.namespace);
-        let pods = claimed(&*set, &self.informers.pods, &api, &sets, |pod: &Pod| is_chosen(&set, pod)).await?;
+        let pods =
+            claimed(&*set, &self.informers.pods, &api, &sets, |pod: &Pod| is_chosen(&set, pod)).await?;
         let recorded = claimed(
             &*set,
             &self.informers.controller_revisions,
@@ -149,7 +150,8 @@ impl Reconciler for DaemonSets {
             hash_label: REVISION,
         };
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-        let Standing { newest, history, collisions } = self.revisions.stand(recorded, collisions, holder).await?;
+        let Standing { newest, history, collisions } =
+            self.revisions.stand(recorded, collisions, holder).await?;
         let now = Timestamp::now();
         let decision = decide(&Known {
             set: &set,

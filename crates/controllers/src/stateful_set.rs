@@ -6,7 +6,8 @@ mod identity;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use events::{EventRecorder, EventType};
 use informer::{Change, ObjectKey};
@@ -19,6 +20,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use crate::controller::{
     self, Next, ReconcileError, Reconciler, is_already_there, is_namespace_terminating, is_not_found,
 };
+use crate::failure_back_off::FailureBackOff;
 use crate::ownership::{claimed, controller_key, object_reference, owner_reference};
 use crate::pod_control::said;
 use crate::queue::Queue;
@@ -94,7 +96,8 @@ pub(crate) fn start(start: &Start<'_>) {
         }
     };
     let revisions = RevisionControl::new(informers.controller_revisions.clone(), client.clone());
-    let reconciler = Arc::new(StatefulSets { informers, client, events, revisions });
+    let reconciler =
+        Arc::new(StatefulSets { informers, client, events, revisions, failures: Mutex::default() });
     start.task(controller::run(reconciler, queue, WORKERS, synced, start.shutdown.clone()));
 }
 
@@ -129,6 +132,7 @@ struct StatefulSets {
     client: kube::Client,
     events: EventRecorder,
     revisions: RevisionControl,
+    failures: Mutex<FailureBackOff>,
 }
 
 impl Reconciler for StatefulSets {
@@ -163,7 +167,8 @@ impl Reconciler for StatefulSets {
             claims: &claims,
             now: Timestamp::now(),
         });
-        let done = self.carry_out(&set, decision.actions).await;
+        let mut look_again = decision.look_again;
+        let done = self.carry_out(&set, decision.actions, &mut look_again).await;
         // Also what could not be done is told truly.
         self.write_status(&set, decision.status.clone(), &sets).await?;
         done?;
@@ -174,7 +179,7 @@ impl Reconciler for StatefulSets {
         if let Some(claim) = decision.waits_for {
             tracing::debug!(set = %key, claim, "a pod waits until a claim of its name is gone");
         }
-        Ok(decision.look_again.map_or(Next::Change, Next::After))
+        Ok(look_again.map_or(Next::Change, Next::After))
     }
 }
 
@@ -197,7 +202,22 @@ impl StatefulSets {
         named.filter(|(name, _)| is_claim_of(set, name)).collect()
     }
 
-    async fn carry_out(&self, set: &StatefulSet, actions: Vec<Action>) -> Result<(), ReconcileError> {
+    /// For how long a pod that failed is still to be left.
+    fn left_for(&self, set: &StatefulSet, pod: &Pod) -> Option<Duration> {
+        let (uid, name) = (set.metadata.uid.as_deref(), pod.metadata.name.as_deref());
+        let place = format!("{}/{}", uid.unwrap_or_default(), name.unwrap_or_default());
+        // No holder of the lock can panic half-way through a change.
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = failures.failed(&place, pod.metadata.uid.as_deref().unwrap_or_default(), Timestamp::now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    async fn carry_out(
+        &self,
+        set: &StatefulSet,
+        actions: Vec<Action>,
+        look_again: &mut Option<Duration>,
+    ) -> Result<(), ReconcileError> {
         let told = object_reference(set);
         let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
@@ -213,6 +233,12 @@ impl StatefulSets {
                     fault::point("stateful_set.pod_created");
                 }
                 Action::DeletePod { pod, why } => {
+                    if why == Why::Failed
+                        && let Some(left) = self.left_for(set, &pod)
+                    {
+                        *look_again = Some(look_again.map_or(left, |soonest| soonest.min(left)));
+                        continue;
+                    }
                     self.delete_pod(&told, &pods, &pod, why).await?;
                     fault::point("stateful_set.pod_deleted");
                 }

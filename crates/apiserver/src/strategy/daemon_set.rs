@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Strategy, unattended};
+use super::Strategy;
 use crate::object::at;
-use crate::request::Verb;
 use crate::table::{age_cell, container_cells, labels_cell, name_cell, number_cell, selector_cell};
 
 pub(crate) struct DaemonSets;
@@ -13,10 +12,6 @@ pub(crate) struct DaemonSets;
 impl Strategy for DaemonSets {
     fn subresources(&self) -> &'static [&'static str] {
         &["status"]
-    }
-
-    fn notice(&self, verb: Verb) -> Option<&'static str> {
-        unattended(verb)
     }
 
     fn cells(&self, object: &Value, now: Timestamp) -> Option<Vec<Value>> {

@@ -199,7 +199,10 @@ impl<'a> Turn<'a> {
     /// Replaces pods of old revisions.
     fn roll(&self, decision: &mut Decision) {
         let strategy = self.known.set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
-        if strategy.and_then(|strategy| strategy.type_.as_deref()).is_some_and(|type_| type_ != "RollingUpdate") {
+        if strategy
+            .and_then(|strategy| strategy.type_.as_deref())
+            .is_some_and(|type_| type_ != "RollingUpdate")
+        {
             return;
         }
         let gone: Vec<Option<String>> =
@@ -207,7 +210,8 @@ impl<'a> Turn<'a> {
         let mut unavailable = 0_usize;
         let mut surging = 0_usize;
         // What costs nothing, and what costs a pod that works.
-        let (mut free, mut dear): (Vec<(&str, &Arc<Pod>)>, Vec<(&str, &Arc<Pod>)>) = (Vec::new(), Vec::new());
+        let mut free: Vec<(&str, &Arc<Pod>)> = Vec::new();
+        let mut dear = Vec::new();
         for (node, (suits, pods)) in &self.places {
             // Where no new pod may come, the old one is better than none.
             if *suits != Suits::Yes {
@@ -249,9 +253,10 @@ impl<'a> Turn<'a> {
         let (mut updated, mut available) = (0, 0);
         for (suits, pods) in self.places.values() {
             // With a surge the pod that works counts.
-            let pod = pods.iter().filter(|pod| !is_leaving(pod)).max_by_key(|pod| {
-                (self.is_available(pod), is_ready(pod), self.is_new(pod))
-            });
+            let pod = pods
+                .iter()
+                .filter(|pod| !is_leaving(pod))
+                .max_by_key(|pod| (self.is_available(pod), is_ready(pod), self.is_new(pod)));
             match (suits, pod.or(pods.first())) {
                 (_, None) => {}
                 (Suits::No | Suits::OnlyOld, Some(_)) => status.number_misscheduled += 1,

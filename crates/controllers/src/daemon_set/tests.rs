@@ -53,8 +53,10 @@ fn node(text: &str) -> Arc<Node> {
         }
     }
     Arc::new(
-        serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}}))
-            .expect("a node"),
+        serde_json::from_value(
+            json!({"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}}),
+        )
+        .expect("a node"),
     )
 }
 
@@ -73,7 +75,9 @@ fn pod(text: &str) -> Arc<Pod> {
             "succeeded" => (phase, ready) = ("Succeeded", "False"),
             "leaving" => leaving = true,
             "unbound" => bound = false,
-            other => since = other.strip_prefix("ready=").expect("a word that is known").parse().expect("seconds"),
+            other => {
+                since = other.strip_prefix("ready=").expect("a word that is known").parse().expect("seconds")
+            }
         }
     }
     let mut pod = new_pod(&set(json!({})), hash, node);
@@ -115,7 +119,8 @@ fn shown(decision: &Decision) -> String {
 
 #[test]
 fn what_is_done_about_pods() {
-    let rolling = |fields: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": fields}});
+    let rolling =
+        |fields: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": fields}});
     let surge = || rolling(json!({"maxUnavailable": 0, "maxSurge": 1}));
     let rows: Vec<(&str, Value, &[&str], &[&str], &str)> = vec![
         ("one pod a node", json!({}), &["a", "b"], &["p@a"], "+b"),
@@ -126,28 +131,85 @@ fn what_is_done_about_pods() {
         ("one that failed", json!({}), &["a"], &["p@a failed"], "-p failed"),
         ("one that ended", json!({}), &["a"], &["p@a succeeded"], "-p ended"),
         ("the node is gone: a pod that waits for it goes", json!({}), &["a"], &["p@a", "q@b unbound"], "-q"),
-        ("the node is gone: who clears up after nodes removes its pods", json!({}), &["a"], &["p@a", "q@b"], ""),
-        ("a selector of nodes", pod_spec(json!({"containers": [], "nodeSelector": {"disk": "ssd"}})), &["a disk=ssd", "b"],
-            &["q@b"], "-q +a"),
+        (
+            "the node is gone: who clears up after nodes removes its pods",
+            json!({}),
+            &["a"],
+            &["p@a", "q@b"],
+            "",
+        ),
+        (
+            "a selector of nodes",
+            pod_spec(json!({"containers": [], "nodeSelector": {"disk": "ssd"}})),
+            &["a disk=ssd", "b"],
+            &["q@b"],
+            "-q +a",
+        ),
         ("a taint keeps new pods out", json!({}), &["a taint:mine=NoSchedule"], &[], ""),
         ("a taint lets old pods stay", json!({}), &["a taint:mine=NoSchedule"], &["p@a"], ""),
         ("a taint drives pods away", json!({}), &["a taint:mine=NoExecute"], &["p@a"], "-p"),
         ("a cordon is borne", json!({}), &["a taint:node.kubernetes.io/unschedulable=NoSchedule"], &[], "+a"),
-        ("a node that is lost keeps its pod", json!({}), &["a taint:node.kubernetes.io/unreachable=NoExecute"], &["p@a"], ""),
-        ("no network: only for pods of the node's", json!({}), &["a taint:node.kubernetes.io/network-unavailable=NoSchedule"], &[], ""),
-        ("no network: pods of the node's network come", pod_spec(json!({"containers": [], "hostNetwork": true})),
-            &["a taint:node.kubernetes.io/network-unavailable=NoSchedule"], &[], "+a"),
-        ("an update, one at a time", json!({}), &["a", "b", "c"], &["p@a old", "q@b old", "r@c"], "-p outdated"),
+        (
+            "a node that is lost keeps its pod",
+            json!({}),
+            &["a taint:node.kubernetes.io/unreachable=NoExecute"],
+            &["p@a"],
+            "",
+        ),
+        (
+            "no network: only for pods of the node's",
+            json!({}),
+            &["a taint:node.kubernetes.io/network-unavailable=NoSchedule"],
+            &[],
+            "",
+        ),
+        (
+            "no network: pods of the node's network come",
+            pod_spec(json!({"containers": [], "hostNetwork": true})),
+            &["a taint:node.kubernetes.io/network-unavailable=NoSchedule"],
+            &[],
+            "+a",
+        ),
+        (
+            "an update, one at a time",
+            json!({}),
+            &["a", "b", "c"],
+            &["p@a old", "q@b old", "r@c"],
+            "-p outdated",
+        ),
         ("the next waits", json!({}), &["a", "b", "c"], &["p@a unready", "q@b old", "r@c old"], ""),
-        ("what does not work is replaced at once", json!({}), &["a", "b", "c"], &["p@a unready", "q@b old unready", "r@c old"], "-q outdated"),
-        ("half of them", rolling(json!({"maxUnavailable": "50%"})), &["a", "b", "c"], &["p@a old", "q@b old", "r@c old"],
-            "-p outdated -q outdated"),
+        (
+            "what does not work is replaced at once",
+            json!({}),
+            &["a", "b", "c"],
+            &["p@a unready", "q@b old unready", "r@c old"],
+            "-q outdated",
+        ),
+        (
+            "half of them",
+            rolling(json!({"maxUnavailable": "50%"})),
+            &["a", "b", "c"],
+            &["p@a old", "q@b old", "r@c old"],
+            "-p outdated -q outdated",
+        ),
         ("on delete: nothing", json!({"updateStrategy": {"type": "OnDelete"}}), &["a"], &["p@a old"], ""),
         ("an old pod where no new one may come", json!({}), &["a taint:mine=NoSchedule"], &["p@a old"], ""),
         ("surge: the new one comes first", surge(), &["a", "b"], &["p@a old", "q@b old"], "+a"),
         ("surge: it is waited for", surge(), &["a", "b"], &["p@a old", "n@a unready", "q@b old"], ""),
-        ("surge: then the old one goes, and the next comes", surge(), &["a", "b"], &["p@a old", "n@a", "q@b old"], "-p +b"),
-        ("surge: an old one that does not work goes first", surge(), &["a"], &["p@a old unready", "n@a unready"], "-p"),
+        (
+            "surge: then the old one goes, and the next comes",
+            surge(),
+            &["a", "b"],
+            &["p@a old", "n@a", "q@b old"],
+            "-p +b",
+        ),
+        (
+            "surge: an old one that does not work goes first",
+            surge(),
+            &["a"],
+            &["p@a old unready", "n@a unready"],
+            "-p",
+        ),
     ];
     for (what, change, nodes, pods, expected) in rows {
         assert_eq!(shown(&decided(&set(change), nodes, pods)), expected, "{what}");
@@ -185,7 +247,8 @@ fn a_pod_asks_for_its_node_and_bears_its_troubles() {
     let mut set = set(pod_spec(json!({"containers": [], "affinity": affinity})));
     assert_eq!(suits(&set, &node("a disk=ssd")), Suits::Yes);
     assert_eq!(suits(&set, &node("a")), Suits::No);
-    set.metadata.annotations = Some([("deprecated.daemonset.template.generation".to_owned(), "7".to_owned())].into());
+    set.metadata.annotations =
+        Some([("deprecated.daemonset.template.generation".to_owned(), "7".to_owned())].into());
     let pod = new_pod(&set, "hash", "a");
     assert_eq!(node_of(&pod), Some("a"));
     let object = serde_json::to_value(&pod).expect("JSON");
@@ -202,7 +265,13 @@ fn a_pod_asks_for_its_node_and_bears_its_troubles() {
         .as_array()
         .expect("tolerations")
         .iter()
-        .map(|one| format!("{}:{}", one["key"].as_str().unwrap_or_default(), one["effect"].as_str().unwrap_or_default()))
+        .map(|one| {
+            format!(
+                "{}:{}",
+                one["key"].as_str().unwrap_or_default(),
+                one["effect"].as_str().unwrap_or_default()
+            )
+        })
         .collect();
     assert_eq!(
         tolerations,

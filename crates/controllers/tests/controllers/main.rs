@@ -2,6 +2,7 @@
 
 mod claims;
 mod cluster;
+mod daemon_sets;
 mod endpoints;
 mod informers;
 mod jobs;

@@ -53,6 +53,7 @@ fn names(cluster: &Cluster) -> Vec<String> {
 #[tokio::test]
 async fn a_set_comes_up_is_scaled_updated_and_rolled_back() {
     let cluster = Cluster::new().await;
+    controllers::provide_default_class(&cluster.client).await;
     cluster.create::<StatefulSet>(set("web", 3, "i:1")).await;
     complete(&cluster, "web", 3).await;
     assert_eq!(names(&cluster), ["web-0", "web-1", "web-2"]);
@@ -102,6 +103,7 @@ async fn a_set_comes_up_is_scaled_updated_and_rolled_back() {
 #[tokio::test]
 async fn claims_go_with_pods_and_set_where_the_policy_says_so() {
     let cluster = Cluster::new().await;
+    controllers::provide_default_class(&cluster.client).await;
     let mut object = set("web", 2, "i:1");
     object["spec"]["persistentVolumeClaimRetentionPolicy"] =
         json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
@@ -121,6 +123,7 @@ async fn claims_go_with_pods_and_set_where_the_policy_says_so() {
 #[tokio::test]
 async fn controllers_that_begin_anew_in_the_middle_make_no_pod_twice() {
     let mut cluster = Cluster::new().await;
+    controllers::provide_default_class(&cluster.client).await;
     let mut object = set("web", 8, "i:1");
     object["spec"]["podManagementPolicy"] = json!("Parallel");
     cluster.create::<StatefulSet>(object).await;
