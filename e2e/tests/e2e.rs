@@ -2,6 +2,8 @@
 
 #[path = "e2e/access.rs"]
 mod access;
+#[path = "e2e/claims.rs"]
+mod claims;
 #[path = "e2e/clients.rs"]
 mod clients;
 #[path = "e2e/configmap_secret.rs"]
@@ -76,8 +78,12 @@ mod scheduling;
 mod server_side_apply;
 #[path = "e2e/services.rs"]
 mod services;
+#[path = "e2e/stateful_sets.rs"]
+mod stateful_sets;
 #[path = "e2e/static_pods.rs"]
 mod static_pods;
+#[path = "e2e/storage_kill_points.rs"]
+mod storage_kill_points;
 #[path = "e2e/streams.rs"]
 mod streams;
 #[path = "e2e/template_examples.rs"]

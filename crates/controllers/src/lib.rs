@@ -25,6 +25,7 @@ mod deployment;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
+mod ephemeral_claims;
 mod failure_back_off;
 mod informers;
 mod job;
@@ -150,6 +151,7 @@ fn start_all(start: &Start<'_>) {
     ttl_after_finished::start(start);
     daemon_set::start(start);
     claims::start(start);
+    ephemeral_claims::start(start);
     service_endpoints(start);
     endpoint_slice_mirroring::start(start);
     pod_garbage::start(start);

@@ -200,6 +200,8 @@ fn points_of_the_source() -> BTreeSet<String> {
     let mut points = points_below(of_pods.collect());
     let of_controllers = points_below(vec![crates.join("controllers")]);
     points.extend(of_controllers.into_iter().filter(|point| point.starts_with("bind.")));
+    // The directories of claims have a table of their own.
+    points.retain(|point| !super::storage_kill_points::is_here(point));
     points
 }
 

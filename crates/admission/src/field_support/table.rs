@@ -520,6 +520,16 @@ pub const FIELD_RULES: &[FieldRule] = &[
     ),
     shown(
         "volumes[]",
+        &["persistentVolumeClaim", "persistentVolumeClaim.claimName", "persistentVolumeClaim.readOnly"],
+        "claims::what_is_written_to_a_claim_is_kept_for_the_next_pod_until_the_claim_is_deleted",
+    ),
+    shown(
+        "volumes[]",
+        &["ephemeral", "ephemeral.volumeClaimTemplate"],
+        "claims::an_ephemeral_volume_goes_with_its_pod",
+    ),
+    shown(
+        "volumes[]",
         &["hostPath", "hostPath.path", "hostPath.type"],
         "volumes::host_paths_are_checked_by_type",
     ),

@@ -487,7 +487,8 @@ fn what_becomes_of_a_volume() {
     let elsewhere = claim(json!({"spec": {"volumeName": "w"}}));
     let other = claim(json!({"metadata": {"uid": "c-2"}, "spec": {"volumeName": "v"}}));
     let (here, nowhere) = (vec![node("a", "True")], vec![]);
-    let rows: Vec<(&str, Value, Option<&PersistentVolumeClaim>, &[Arc<Node>], &str)> = vec![
+    type Row<'r> = (&'r str, Value, Option<&'r PersistentVolumeClaim>, &'r [Arc<Node>], &'r str);
+    let rows: Vec<Row<'_>> = vec![
         ("new", json!({"status": {"phase": "Pending"}}), None, &here, "Available "),
         ("free", json!({}), None, &here, ""),
         (

@@ -122,7 +122,8 @@ fn what_is_done_about_pods() {
     let rolling =
         |fields: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": fields}});
     let surge = || rolling(json!({"maxUnavailable": 0, "maxSurge": 1}));
-    let rows: Vec<(&str, Value, &[&str], &[&str], &str)> = vec![
+    type Row<'r> = (&'r str, Value, &'r [&'r str], &'r [&'r str], &'r str);
+    let rows: Vec<Row<'_>> = vec![
         ("one pod a node", json!({}), &["a", "b"], &["p@a"], "+b"),
         ("all is there", json!({}), &["a", "b"], &["p@a", "q@b unready"], ""),
         ("one that is not bound yet is there too", json!({}), &["a"], &["p@a unbound"], ""),
