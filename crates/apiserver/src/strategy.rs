@@ -74,14 +74,6 @@ fn on_writes(verb: Verb, notice: &'static str) -> Option<&'static str> {
     }
 }
 
-/// What answers to writes say about a kind that has no controller here yet. A kind whose controller has come loses its call
-/// of this.
-pub(crate) fn unattended(verb: Verb) -> Option<&'static str> {
-    const NOTICE: &str = "the object is stored, but nothing here acts on it yet: no controller of this kind runs, so no pods \
-                          come from it";
-    on_writes(verb, NOTICE)
-}
-
 /// What becomes of the objects that an object of a kind owns, when the client does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DefaultPropagation {
