@@ -97,11 +97,19 @@ fn has_no_place(status: &PodStatus) -> Option<Standing> {
     let message = scheduled.message.as_deref().unwrap_or_default();
     let hopeless = match scheduled.reason.as_deref() {
         Some("SchedulingGated") => true,
-        // Where other pods stand in the way, they will end.
-        Some("Unschedulable") => message.ends_with("Preemption is not helpful for scheduling."),
+        // Where other pods stand in the way, they will end; and claims that were just created will be answered.
+        Some("Unschedulable") => {
+            message.ends_with("Preemption is not helpful for scheduling.") && !waits_for_claims(message)
+        }
         Some(_) | None => false,
     };
     hopeless.then(|| cannot_start(scheduled.reason.clone().unwrap_or_default(), scheduled.message.clone()))
+}
+
+fn waits_for_claims(message: &str) -> bool {
+    ["unbound immediate PersistentVolumeClaims", "waiting for ephemeral volume controller"]
+        .iter()
+        .any(|reason| message.contains(reason))
 }
 
 fn cannot_start(reason: String, message: Option<String>) -> Standing {
@@ -314,6 +322,8 @@ mod tests {
         let others = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
         assert_eq!(exit_status([&unscheduled("Unschedulable", hopeless)]), 125);
         assert_eq!(unscheduled("Unschedulable", others), Standing::Underway);
+        let claims = format!("pod has unbound immediate PersistentVolumeClaims. {hopeless}");
+        assert_eq!(unscheduled("Unschedulable", &claims), Standing::Underway);
         assert_eq!(exit_status([&unscheduled("SchedulingGated", "")]), 125);
         let refused = pod(
             serde_json::json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: x"}),
