@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ::kubelet::{KubeletHandle, PortTls};
 use apiserver::authority::Authority;
+use informer::Informer;
 use network::Network;
 use runtime::Runtime;
 use tokio::net::TcpListener;
@@ -23,6 +24,7 @@ use crate::node::{
     KUBELET_AGENT, Keeping, NodeConfig, cannot_use, kubelet_config, leave_pods, open_runtime,
     private_directory,
 };
+use crate::service_proxy::ServiceProxy;
 
 /// Arguments of `coracle kubelet`.
 #[derive(clap::Args)]
@@ -164,12 +166,20 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
         tracing::info!(address = ?listener.local_addr().ok(), "the node's port is open to the API server");
         handle.serve(listener, tls);
     }
+    let services = match (&api, &own) {
+        (Some(api), Some(own)) => Some(route_services(api, &config.node_name, &own.network, &shutdown)),
+        // Without an API there are no services; another runtime has another network.
+        (None, _) | (_, None) => None,
+    };
     tracing::info!(node = config.node_name, "the node agent runs");
     interrupts.next().await;
     shutdown.cancel();
     handle.stopped().await;
     if let Some(dns) = dns {
         dns.stop().await;
+    }
+    if let Some(services) = services {
+        services.stop().await;
     }
     if let Some(own) = own {
         leave_pods(&own.runtime, own.network).await;
@@ -194,6 +204,15 @@ async fn start_dns(
     let sources = cluster_dns::own_sources(&api.client, shutdown);
     let dns = ClusterDns::start(&config.options.cluster_domain, address, &own.network, sources).await;
     (Some(address).filter(|_| dns.is_some()), dns)
+}
+
+/// Routes the services of the cluster for the pods of this node.
+fn route_services(api: &Api, node: &str, network: &Network, shutdown: &CancellationToken) -> ServiceProxy {
+    let (services, slices) = (Informer::idle(), Informer::idle());
+    tokio::spawn(services.clone().follow(kube::Api::all(api.client.clone()), "", shutdown.clone()));
+    tokio::spawn(slices.clone().follow(kube::Api::all(api.client.clone()), "", shutdown.clone()));
+    // Which addresses services may have is the other server's affair.
+    ServiceProxy::start(&services, &slices, node, None, network)
 }
 
 /// One node agent a data directory. The lock ends with the process.

@@ -31,6 +31,7 @@ mod node;
 mod nodes;
 mod prerequisites;
 mod run;
+mod service_proxy;
 mod standard_output;
 mod template;
 mod up;

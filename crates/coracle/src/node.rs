@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use ::controllers::{Controllers, Informers};
-use apiserver::{Identity, NodeConnector, NodeIo};
+use apiserver::{Identity, NodeConnector, NodeIo, ServiceRange};
 use images::ImageStore;
 use kubelet::{KubeletConfig, KubeletHandle};
 use network::{Network, NetworkConfig};
@@ -29,6 +29,7 @@ use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects}
 use crate::failure::{CANNOT_START, Failure};
 use crate::flag_values::NODE_NAME_BYTES;
 use crate::nodes::OwnNode;
+use crate::service_proxy::ServiceProxy;
 use options::{EnvFileSyntax, NodeOptions};
 
 /// What the kubelet calls itself towards the API server: the manager of what it writes.
@@ -92,6 +93,7 @@ pub(crate) struct Node {
     kubelet: KubeletHandle,
     runtime: Runtime,
     network: Network,
+    services: ServiceProxy,
     controllers: Controllers,
     dns: Option<ClusterDns>,
     /// Ends the controllers, which end first: pods that go with the node are not made again.
@@ -161,6 +163,13 @@ impl Node {
             endpoint_slices: informers.endpoint_slices.clone(),
             pods: informers.pods.clone(),
         };
+        let services = ServiceProxy::start(
+            &informers.services,
+            &informers.endpoint_slices,
+            &config.node_name,
+            service_range(),
+            &network,
+        );
         let controllers =
             control_plane.start_controllers(informers, &config.node_name, &controllers_end).await;
         let mut dns = match dns_address {
@@ -198,6 +207,7 @@ impl Node {
             kubelet,
             runtime,
             network,
+            services,
             controllers,
             dns,
             controllers_end,
@@ -240,6 +250,7 @@ impl Node {
         self.kubelet.stopped().await;
         self.end_dns().await;
         self.control_plane.stop_listening().await;
+        self.services.stop().await;
         leave_pods(&self.runtime, self.network).await;
         self.control_plane.close().await;
     }
@@ -258,6 +269,7 @@ impl Node {
         self.control_plane.stop_listening().await;
         throwaway::remove_pods(&self.runtime).await;
         throwaway::clear_volumes(&self.directory);
+        self.services.stop().await;
         if let Err(error) = self.network.cleanup().await {
             tracing::warn!(%error, "the network of the node could not be taken away");
         }
@@ -266,6 +278,11 @@ impl Node {
             directory.remove();
         }
     }
+}
+
+/// The addresses that services of an API server of this process have.
+fn service_range() -> Option<network::AddressRange> {
+    ServiceRange::default().to_string().parse().ok()
 }
 
 /// The end of a runtime whose pods go on. Without pods, its network has no use until the next start: it goes as well.

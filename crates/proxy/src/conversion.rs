@@ -149,7 +149,7 @@ impl<'s> Backends<'s> {
                 let Some(number) = port.port.and_then(number) else { continue };
                 let name = port.name.as_deref().unwrap_or_default();
                 let candidates = by_port.entry((name, protocol)).or_default();
-                for endpoint in &slice.endpoints {
+                for endpoint in slice.endpoints.as_deref().unwrap_or_default() {
                     candidates.extend(candidate(endpoint, number));
                 }
             }

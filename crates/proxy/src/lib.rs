@@ -103,7 +103,9 @@ where
     let for_services = Arc::clone(&shared);
     config.services.on_change(move |change| {
         let key = ObjectKey::of(&**change.object());
-        for_services.note(|notes| drop(notes.changed.insert(key)));
+        for_services.note(|notes| {
+            notes.changed.insert(key);
+        });
     });
     let for_slices = Arc::clone(&shared);
     config.slices.on_change(move |change| for_slices.note(|notes| notes.slice_changed(change)));
@@ -154,8 +156,12 @@ impl ProxyConfig {
         let mut notes = shared.notes();
         // Before the services are read: what changes from here on is noted.
         notes.changed.clear();
-        let services =
-            self.services.all().iter().map(|service| self.ports(&notes, &ObjectKey::of(&**service))).collect();
+        let services = self
+            .services
+            .all()
+            .iter()
+            .map(|service| self.ports(&notes, &ObjectKey::of(&**service)))
+            .collect();
         ServiceUpdate::All { services, range: self.range }
     }
 

@@ -12,14 +12,14 @@ fn slice(name: &str, ports: Value, endpoints: Value) -> EndpointSlice {
 }
 
 fn service(spec: Value) -> Service {
-    serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns"}, "spec": spec})).expect("a service")
+    serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns"}, "spec": spec}))
+        .expect("a service")
 }
 
 /// The backends of each port, and those of the node `here` if others: `NAME PORT/PROTOCOL: BACKENDS [| BACKENDS]`.
 fn shown(service: &Service, slices: &[EndpointSlice]) -> Vec<String> {
-    let list = |backends: &[SocketAddrV4]| {
-        backends.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-    };
+    let list =
+        |backends: &[SocketAddrV4]| backends.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let each = |port: ServicePort| {
         let mut text = format!("{} {}/{:?}: {}", port.name, port.port, port.protocol, list(&port.backends));
         if port.local_backends != port.backends {
@@ -71,8 +71,16 @@ fn ports_are_found_by_name_and_protocol_over_all_slices() {
     ]}));
     let here = |address: &str| json!([{"addresses": [address], "nodeName": "here"}]);
     let slices = [
-        slice("a", json!([{"name": "http", "port": 8080}, {"name": "names", "port": 5353, "protocol": "UDP"}]), here("10.128.0.2")),
-        slice("b", json!([{"name": "http", "port": 9090}, {"name": "names", "port": 5353, "protocol": "TCP"}]), here("10.128.0.3")),
+        slice(
+            "a",
+            json!([{"name": "http", "port": 8080}, {"name": "names", "port": 5353, "protocol": "UDP"}]),
+            here("10.128.0.2"),
+        ),
+        slice(
+            "b",
+            json!([{"name": "http", "port": 9090}, {"name": "names", "port": 5353, "protocol": "TCP"}]),
+            here("10.128.0.3"),
+        ),
         slice("c", json!([{"name": "http", "port": 8080}, {"name": "none"}]), here("10.128.0.2")),
     ];
     assert_eq!(
@@ -105,10 +113,11 @@ fn services_without_addresses_and_those_of_other_proxies_are_left_alone() {
 
 #[test]
 fn addresses_that_only_the_machine_reaches_are_no_backends() {
-    let endpoints: Vec<Value> = ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "x", "10.128.0.2"]
-        .iter()
-        .map(|address| json!({"addresses": [address], "nodeName": "here"}))
-        .collect();
+    let endpoints: Vec<Value> =
+        ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "x", "10.128.0.2"]
+            .iter()
+            .map(|address| json!({"addresses": [address], "nodeName": "here"}))
+            .collect();
     let slice = slice("a", json!([{"port": 80}]), Value::Array(endpoints));
     assert_eq!(shown(&simple(), &[slice]), ["ns/web 80/Tcp: 10.128.0.2:80"]);
     let six: EndpointSlice = serde_json::from_value(json!({
@@ -145,13 +154,20 @@ fn the_ways_in_and_their_rules_follow_from_the_service() {
         json!({"type": "ClusterIP", "clusterIP": "10.43.0.7", "ports": [{"port": 80, "nodePort": 30080}], "sessionAffinity": "ClientIP"}),
         ingress.clone(),
     );
-    assert_eq!((plain.node_port, plain.affinity_seconds), (None, Some(10_800)), "no node port without that type");
-    assert_eq!(plain.external_addresses, []);
-    assert_eq!((plain.internal_policy, plain.external_policy), (TrafficPolicy::Cluster, TrafficPolicy::Cluster));
+    assert_eq!(
+        (plain.node_port, plain.affinity_seconds),
+        (None, Some(10_800)),
+        "no node port without that type"
+    );
+    assert!(plain.external_addresses.is_empty(), "without that type");
+    assert_eq!(
+        (plain.internal_policy, plain.external_policy),
+        (TrafficPolicy::Cluster, TrafficPolicy::Cluster)
+    );
 
     let closed = ports(
         json!({"type": "LoadBalancer", "clusterIP": "10.43.0.7", "ports": [{"port": 80}], "loadBalancerSourceRanges": ["198.51.100.0/24"]}),
         ingress,
     );
-    assert_eq!(closed.external_addresses, [], "what only some may use is not opened for all");
+    assert!(closed.external_addresses.is_empty(), "what only some may use is not opened for all");
 }
