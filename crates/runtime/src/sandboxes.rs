@@ -113,8 +113,9 @@ impl Runtime {
             let namespace = fs::File::open(&path).on_path("open", &path)?;
             let ports: Vec<HostPort> = config.port_mappings.iter().filter_map(host_port).collect();
             let pod = state.network.setup_pod(namespace.as_fd(), id, &ports).await?;
+            // The network said these when it was opened.
             for limit in &pod.limits {
-                state.warn_once(&limit.to_string());
+                tracing::debug!(sandbox = id, "{limit}");
             }
             addresses.extend(pod.addresses.iter().map(ToString::to_string));
         }
