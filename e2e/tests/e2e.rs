@@ -20,6 +20,8 @@ mod crash_lane;
 mod damage;
 #[path = "e2e/deployments.rs"]
 mod deployments;
+#[path = "e2e/dns.rs"]
+mod dns;
 #[path = "e2e/downward_api.rs"]
 mod downward_api;
 #[path = "e2e/endpoints.rs"]
