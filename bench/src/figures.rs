@@ -8,6 +8,21 @@ pub fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
+/// Microseconds with one digit: the median and the 99th percentile of the times.
+#[must_use]
+pub fn micros(times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    let at = |share| percentile(times, share).as_secs_f64() * 1e6;
+    format!("p50 {:.1} us p99 {:.1} us", at(0.5), at(0.99))
+}
+
+/// How many times the median of the others that of the first ones is.
+#[must_use]
+pub fn ratio(times: &[Duration], others: &[Duration]) -> f64 {
+    let middle = |times: &[Duration]| median(times.iter().map(Duration::as_secs_f64).collect());
+    middle(times) / middle(others)
+}
+
 /// One line: minimum, median, percentiles and maximum of the times.
 pub fn print_times(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();

@@ -7,6 +7,8 @@ pub mod http1;
 pub mod http2;
 mod inputs;
 pub mod machine;
+pub mod names;
+pub mod namespaces;
 pub mod node;
 pub mod tls;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::Outcome;
 
@@ -82,4 +83,26 @@ pub fn processor_time(pid: u32) -> Outcome<[u64; 4]> {
     let times: Vec<u64> =
         fields.skip(11).take(4).filter_map(|field| field.parse().ok()).map(|ticks: u64| ticks * 10).collect();
     times.try_into().map_err(|_| "no times".into())
+}
+
+/// Keeps the calling thread, and those that it starts, on one of the processors that it may have. Two places are two
+/// processors, where there are as many.
+///
+/// # Errors
+///
+/// When the kernel refuses.
+pub fn stay_on_processor(place: usize) -> Outcome<()> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let usable = sched_getaffinity(None)?;
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|processor| usable.is_set(*processor)).collect();
+    let mut one = CpuSet::new();
+    one.set(*usable.get(place % usable.len().max(1)).ok_or("there is no processor")?);
+    Ok(sched_setaffinity(None, &one)?)
+}
+
+/// Processor time of a thread of this process, where the kernel counts it.
+#[must_use]
+pub fn thread_time(thread: i32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
 }
