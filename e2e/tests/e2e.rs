@@ -78,6 +78,8 @@ mod run_workloads;
 mod scheduling;
 #[path = "e2e/server_side_apply.rs"]
 mod server_side_apply;
+#[path = "e2e/service_ways.rs"]
+mod service_ways;
 #[path = "e2e/services.rs"]
 mod services;
 #[path = "e2e/stateful_sets.rs"]

@@ -11,9 +11,6 @@
 //!
 //! Tasks: [`spawn`] starts one task that fills the caches, and a few for each controller; all end with its token.
 
-// Until every controller is in, some of what they share has no user.
-#![allow(dead_code)]
-
 mod backends;
 mod claims;
 mod clients;

@@ -51,7 +51,7 @@ spec:
       busybox nslookup web.shop.svc.cluster.local | awk '/^Address: / {print $2}'
       getent hosts 10.43.7.7 | awk '{print $2}'
       getent ahostsv4 kube-dns.kube-system | awk '/STREAM/ {print $1}'
-      getent ahostsv4 nothing || echo no nothing
+      getent ahostsv4 nothing.shop.svc.cluster.local. || echo no nothing
       getent ahostsv4 www.outside.example | awk '/STREAM/ {print $1}'
       getent ahostsv4 out | awk '/STREAM/ {print $1}'
       until getent hosts db-0.db > /dev/null; do :; done

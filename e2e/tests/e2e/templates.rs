@@ -629,8 +629,9 @@ fn ctrl_c_at_the_question_for_a_value_ends_with_130() {
             e2e::binary().display(),
             file.display()
         );
-        let mut command = Command::new("script");
-        command.args(["-qec", &line, "/dev/null"]);
+        // Who runs the tests in the background of a shell has it ignored.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", "script", "-qec", &line, "/dev/null"]);
         let said = answer(&mut command, &[(question, "\u{3}")]);
         assert!(said.contains("status 130"), "secret {secret}: {said}");
     }

@@ -20,8 +20,9 @@ type Row = (&'static str, Dialect, &'static [(&'static str, &'static str)]);
 
 #[test]
 fn every_example_is_known_here_and_processes_without_a_warning() {
-    let rows: [Row; 7] = [
+    let rows: [Row; 8] = [
         ("cron-jobs.yaml", Dialect::Proposal, &[("BUCKET", "backups")]),
+        ("mongodb-here.yaml", Dialect::Proposal, &[("MONGODB_PASSWORD", "s3cret")]),
         ("mongodb.json", Dialect::Proposal, &[("MONGODB_PASSWORD", "s3cret")]),
         ("openshift-job.json", Dialect::OpenShift, &[]),
         ("openshift-ruby.yaml", Dialect::OpenShift, &[]),
