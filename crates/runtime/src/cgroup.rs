@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::launch::{DeviceSpec, Resources};
 
@@ -62,6 +62,17 @@ fn own_group<'g>(groups: &'g str, controller: &str) -> Option<&'g str> {
         controllers.split(',').any(|one| one == controller).then_some(())?;
         // A group outside of what this process may see is written with `..`.
         parts.next().filter(|path| !path.contains("/.."))
+    })
+}
+
+/// Whether a process with this text in its `/proc/PID/cgroup` is in the group of a path, or in one below. What lies above the
+/// mount of a hierarchy may stand before the path; the names of our groups are unique.
+fn is_in(groups: &str, path: &str) -> bool {
+    groups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|group| {
+        group.match_indices(path).any(|(at, _)| {
+            let rest = &group[at + path.len()..];
+            rest.is_empty() || rest.starts_with('/')
+        })
     })
 }
 
@@ -248,8 +259,7 @@ impl Cgroup {
                 break;
             }
             for process in processes {
-                // Gone already is as good as killed.
-                let _ = rustix::process::kill_process(process, Signal::KILL);
+                self.kill_member(process);
             }
             if freezer.is_some() {
                 break;
@@ -260,14 +270,28 @@ impl Cgroup {
         }
     }
 
-    /// The processes of the group and of those below, as this process' namespace counts them.
-    pub(crate) fn processes(&self) -> Vec<Pid> {
-        let mut found = Vec::new();
+    /// Kills a process that was of the group a moment ago, if it still is. Thousands that die at once free their numbers
+    /// faster than they are read: by then a number may be that of another pod's shim.
+    fn kill_member(&self, process: i32) {
+        // The descriptor stands for one process, whoever gets its number later.
+        let pidfd = Pid::from_raw(process).map(|process| pidfd_open(process, PidfdFlags::empty()));
+        let Some(Ok(pidfd)) = pidfd else { return };
+        let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
+        if is_in(&groups, &self.path) {
+            // Gone already is as good as killed.
+            let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+        }
+    }
+
+    /// The processes of the group and of those below, as this process' namespace counts them; each once, although every
+    /// hierarchy names it.
+    pub(crate) fn processes(&self) -> BTreeSet<i32> {
+        let mut found = BTreeSet::new();
         for directory in self.directories() {
             let mut open = vec![directory];
             while let Some(directory) = open.pop() {
                 if let Ok(list) = fs::read_to_string(directory.join("cgroup.procs")) {
-                    found.extend(list.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)));
+                    found.extend(list.lines().filter_map(|line| line.trim().parse::<i32>().ok()));
                 }
                 open.extend(child_directories(&directory));
             }
@@ -367,6 +391,22 @@ fn remove_tree(directory: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The end of a fork bomb killed shims of other pods: their processes had got the numbers of what it was.
+    #[test]
+    fn only_a_process_that_is_still_in_the_group_is_killed() {
+        let path = "/coracle/pod/container";
+        for (groups, expected) in [
+            ("8:pids:/coracle/pod/container\n", true),
+            ("9:memory:/\n8:pids:/docker/x/coracle/pod/container/below\n", true),
+            ("8:pids:/coracle/pod/container2\n0::/\n", false),
+            ("8:pids:/coracle/pod\n", false),
+            ("8:pids:/\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_in(groups, path), expected, "{groups:?}");
+        }
+    }
 
     #[test]
     fn the_group_of_a_process_is_found_by_its_controller() {

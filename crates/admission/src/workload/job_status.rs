@@ -176,7 +176,9 @@ fn only_forward(errors: &mut FieldErrors, path: &Path, old: &Value, new: &Value)
         errors.invalid(&path.child("completionTime"), end.clone(), "completionTime cannot be mutated");
     }
     let start = &before["startTime"];
-    if is_set(start) && *start != after["startTime"] && spec["suspend"] != true {
+    // A job that is resumed begins anew.
+    let is_resumed = is(old, "Suspended") && is_set(&after["startTime"]);
+    if is_set(start) && *start != after["startTime"] && spec["suspend"] != true && !is_resumed {
         errors.required(&path.child("startTime"), "startTime cannot be removed for unsuspended job");
     }
     if is(old, "SuccessCriteriaMet") && !is(new, "SuccessCriteriaMet") {

@@ -394,6 +394,18 @@ impl<'f> Look<'f> {
         kept
     }
 
+    /// How often containers of active pods were started again, in a job whose pods do that by themselves.
+    fn restarts(&self) -> Option<i32> {
+        let policy = self.spec.template.spec.as_ref()?.restart_policy.as_deref();
+        let statuses = self.active.iter().filter_map(|pod| pod.status.as_ref());
+        let containers = statuses.flat_map(|status| {
+            let init = status.init_container_statuses.iter().flatten();
+            init.chain(status.container_statuses.iter().flatten())
+        });
+        let sum = || containers.fold(0_i32, |sum, each| sum.saturating_add(each.restart_count));
+        (policy == Some("OnFailure")).then(sum)
+    }
+
     /// Why the job fails, if it does.
     fn failure(&self, status: &JobStatus) -> Option<End> {
         let failures = self.facts.pods.iter().filter(|pod| has_failed(pod, self.facts.job));
@@ -404,7 +416,8 @@ impl<'f> Look<'f> {
         if let Some(message) = by_policy {
             return End::failure("PodFailurePolicy", message);
         }
-        if self.failed > self.spec.backoff_limit.unwrap_or(6) {
+        let limit = self.spec.backoff_limit.unwrap_or(6);
+        if self.failed > limit || self.restarts().is_some_and(|restarts| restarts >= limit.max(1)) {
             return End::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit");
         }
         if let (Some(limit), Some(start), false) =

@@ -59,6 +59,10 @@ fn pod(words: &str) -> Arc<Pod> {
             (_, "~") => {
                 pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] = rest.into()
             }
+            (_, "*") => {
+                pod["status"]["containerStatuses"] = json!([{"name": "c", "image": "", "imageID": "", "ready": false,
+                    "restartCount": rest.parse::<i32>().unwrap()}]);
+            }
             (_, "=") => exit = Some(rest.parse::<i32>().unwrap()),
             (_, "-") => ended = Some(rest.parse::<i64>().unwrap()),
             _ => panic!("{word}"),
@@ -203,6 +207,25 @@ fn a_new_job_begins_unless_it_is_suspended() {
     let decision = look(&job(json!({"suspend": true}), json!({})), &[]);
     assert_eq!(decision.status.start_time, None);
     assert_eq!((shown(&decision).as_str(), reasons(&decision)), ("", vec!["Suspended"]));
+}
+
+/// Such a job went on for ever: its pods never fail, they restart.
+#[test]
+fn restarts_count_towards_the_limit_where_pods_restart_by_themselves() {
+    for (policy, limit, restarts, ends) in [
+        ("OnFailure", 2, ["a active *1", "b active"], false),
+        ("OnFailure", 2, ["a active *1", "b active *1"], true),
+        ("OnFailure", 0, ["a active", "b active"], false),
+        ("OnFailure", 0, ["a active *1", "b active"], true),
+        ("Never", 0, ["a active *1", "b active *1"], false),
+    ] {
+        let template = json!({"spec": {"restartPolicy": policy, "containers": []}});
+        let spec = json!({"backoffLimit": limit, "parallelism": 2, "completions": 2, "template": template});
+        let decision = look(&job(spec, json!({"startTime": NOW})), &restarts);
+        let expected = if ends { "!a !b .a .b" } else { "" };
+        assert_eq!(shown(&decision), expected, "{policy} {limit} {restarts:?}");
+        assert_eq!(status(&decision).contains("FailureTarget:BackoffLimitExceeded"), ends);
+    }
 }
 
 #[test]

@@ -40,8 +40,18 @@ pub(crate) struct TakeDown {
 }
 
 /// What a node keeps in its data directory, besides its database.
-const KEPT: [&str; 9] =
-    ["images", "kubeconfig", "kubelet", "kubelet.lock", "network", "pki", "runs", "runtime", "volumes"];
+const KEPT: [&str; 10] = [
+    "images",
+    "kubeconfig",
+    "kubelet",
+    "kubelet-pki",
+    "kubelet.lock",
+    "network",
+    "pki",
+    "runs",
+    "runtime",
+    "volumes",
+];
 
 /// What the names of the database's files begin with, damaged ones included.
 const DATABASE: &str = "state.db";
@@ -186,13 +196,15 @@ mod tests {
     use super::purge;
 
     #[test]
-    fn a_purge_leaves_no_lock_of_a_node_agent_behind() {
+    fn a_purge_leaves_neither_lock_nor_keys_of_a_node_agent_behind() {
         let place = tempfile::tempdir().expect("a directory");
         let base = place.path().join("node");
         std::fs::create_dir(&base).expect("made");
         for name in ["kubelet.lock", "kubeconfig", "state.db"] {
             std::fs::write(base.join(name), "").expect("written");
         }
+        std::fs::create_dir(base.join("kubelet-pki")).expect("made");
+        std::fs::write(base.join("kubelet-pki/ca.key"), "").expect("written");
         purge(&base).expect("purged");
         assert!(!base.exists(), "{:?}", std::fs::read_dir(&base).map(Iterator::count));
     }
