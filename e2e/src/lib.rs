@@ -169,6 +169,24 @@ impl Place {
     }
 }
 
+/// A node that was ended while the last of its deleted pods were still on their way out, or that a test killed, leaves what
+/// the next start would take up. There is none: `coracle down` takes it away.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mark = self.dir.path().display().to_string();
+        if left_behind(&mark).is_empty() {
+            return;
+        }
+        for entry in std::fs::read_dir(self.dir.path()).into_iter().flatten().flatten() {
+            if entry.path().join("runtime").is_dir() {
+                let mut down = self.coracle(&["down", "--now", "--purge", "--data-dir"]);
+                down.arg(entry.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                let _ = down.status();
+            }
+        }
+    }
+}
+
 /// A node that stays (`coracle up`), ended when dropped.
 pub struct Node {
     child: Option<Child>,
