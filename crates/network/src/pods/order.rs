@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::mpsc;
 
-use super::Command;
+use super::commands::Command;
 
 /// How many pods may wait to end before starts take turns with them: as many as a node has, so that all its pods can be
 /// replaced at once without a wait.

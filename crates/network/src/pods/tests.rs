@@ -1,9 +1,13 @@
 //! Pods as they are connected, in namespaces of a test's own (see [`crate::machine`]).
 
+use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use super::*;
+use crate::identity::NodeIdentity;
+use crate::links::{self, LOOPBACK, Routing};
 use crate::machine::*;
 use crate::netlink::NetlinkSocket;
 
