@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects, ServerOptions};
+use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
-use crate::node::{cannot_use, private_directory};
 use crate::standard_output;
 
 /// Arguments of `coracle apiserver`.
@@ -67,7 +67,8 @@ async fn stay(args: &ApiserverArgs) -> Result<(), Failure> {
     let listening = Listening::on(args.listen).await?;
     let (directory, objects) = match &args.data_dir {
         Some(directory) => {
-            private_directory(directory).map_err(|error| cannot_use(directory, &error))?;
+            data_directory::make_private(directory)
+                .map_err(|error| data_directory::cannot_use(directory, &error))?;
             (Place::Kept(directory.clone()), Objects::OnDisk)
         }
         None => (Place::Passing(PassingDirectory::create()?), Objects::InMemory),
@@ -133,7 +134,10 @@ impl PassingDirectory {
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| Failure::new(CANNOT_START, &error))?;
         let path = parent.join(format!("coracle-apiserver-{:016x}", u64::from_ne_bytes(random)));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| cannot_use(&path, &error))?;
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| data_directory::cannot_use(&path, &error))?;
         Ok(Self { path })
     }
 }

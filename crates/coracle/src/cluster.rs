@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
-use crate::run::create::warning_text;
-use crate::template::printable;
+use crate::terminal_text::paragraph;
 
 /// Which API server.
 #[derive(clap::Args, Clone)]
@@ -195,13 +194,13 @@ impl Answer {
             return Ok(self);
         }
         let status = self.tree();
-        let message = printable(status["message"].as_str().unwrap_or("refused without a message"));
+        let message = paragraph(status["message"].as_str().unwrap_or("refused without a message"));
         let causes = status.pointer("/details/causes").and_then(Value::as_array);
         let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
         let causes = causes
             .into_iter()
             .flatten()
-            .map(|cause| Cause { field: text(cause, "field"), message: printable(&text(cause, "message")) })
+            .map(|cause| Cause { field: text(cause, "field"), message: paragraph(&text(cause, "message")) })
             .collect();
         Err(ClusterError::Refused { what: what.to_owned(), message, code: self.code, causes })
     }
@@ -364,4 +363,28 @@ pub(crate) fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// The text of a `Warning` header: `299 - "text"`, with quotes and backslashes escaped.
+pub(crate) fn warning_text(header: &str) -> String {
+    let quoted = header.splitn(3, ' ').nth(2).unwrap_or(header);
+    let Some(inner) = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return quoted.to_owned();
+    };
+    let mut text = String::with_capacity(inner.len());
+    let mut characters = inner.chars();
+    while let Some(character) = characters.next() {
+        text.push(if character == '\\' { characters.next().unwrap_or('\\') } else { character });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_header_is_unquoted() {
+        assert_eq!(warning_text(r#"299 - "unknown field \"spec.foo\"""#), "unknown field \"spec.foo\"");
+    }
 }

@@ -2,6 +2,9 @@
 //!
 //! What it keeps lies in its directory: `state.db`, `pki`, `kubeconfig`.
 
+mod damage;
+pub(crate) mod in_memory;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -17,8 +20,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure, INPUT};
-use crate::node::{cannot_use, damage, in_memory};
 use crate::nodes::{Nodes, OwnNode};
 
 /// The flags of every command that serves an API.
@@ -264,7 +267,7 @@ impl ControlPlane {
             authority_pem: self.authority.certificate_pem(),
             credential: &admin,
         };
-        write_kubeconfig(&path, &kubeconfig).map_err(|error| cannot_use(&path, &error))?;
+        write_kubeconfig(&path, &kubeconfig).map_err(|error| data_directory::cannot_use(&path, &error))?;
         self.serve_on(listener).map_err(|error| Failure::new(CANNOT_START, &*error))?;
         self.kubeconfig = Some(path);
         self.address = Some(address);

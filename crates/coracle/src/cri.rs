@@ -10,10 +10,10 @@ use images::ImageStore;
 use network::{Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
 
+use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values::{self, PodPids};
 use crate::interrupt::Interrupts;
-use crate::node::options::DEFAULT_DATA_DIR;
 
 /// Where the interface is served when nobody says otherwise.
 const DEFAULT_SOCKET: &str = "unix:///run/coracle/cri.sock";
@@ -71,7 +71,7 @@ fn socket_path(address: &str) -> Result<PathBuf, Failure> {
 
 async fn serve(args: &CriArgs, socket: &Path) -> Result<(), Failure> {
     let mut interrupts = Interrupts::listen()?;
-    let data_dir = args.data_dir.clone().unwrap_or_else(|| DEFAULT_DATA_DIR.into());
+    let data_dir = args.data_dir.clone().unwrap_or_else(|| data_directory::DEFAULT.into());
     let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
     let in_use = |error: &dyn std::error::Error| {
         failed(error).place(data_dir.display().to_string()).hint("choose another directory with --data-dir")

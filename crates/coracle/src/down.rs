@@ -12,9 +12,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
-use crate::node::options::{DEFAULT_DATA_DIR, HookHosts};
+use crate::node::options::HookHosts;
 use crate::node::take_down::{TakeDown, take_down};
 use crate::standard_output;
 
@@ -55,7 +56,7 @@ pub(crate) fn run(args: DownArgs) -> ExitCode {
 }
 
 fn act(args: &DownArgs) -> Result<(), Failure> {
-    let base = args.data_dir.clone().unwrap_or_else(|| DEFAULT_DATA_DIR.into());
+    let base = args.data_dir.clone().unwrap_or_else(|| data_directory::DEFAULT.into());
     let shown = base.display().to_string();
     if !base.join("runtime").is_dir() {
         return Err(Failure::text(INPUT, "there is no node")

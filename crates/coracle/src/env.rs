@@ -3,7 +3,6 @@
 //! Exit statuses: 0; 1 when `--strict` and a finding of warning level or above; 2 when input cannot be read.
 
 mod dotenv;
-pub(crate) mod excerpt;
 mod explain;
 mod live;
 mod local_images;
@@ -23,6 +22,7 @@ use api::FeatureGates;
 use environment::{Reveal, Severity};
 
 use crate::cluster::{Cluster, ClusterArgs, ClusterError, block_on};
+use crate::excerpt;
 use crate::failure::{Failure, INPUT};
 use crate::input::{Input, InputError, InputObject};
 use crate::template::{ValueArgs, expand};

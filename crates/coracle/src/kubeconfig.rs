@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
+use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
-use crate::node::options::DEFAULT_DATA_DIR;
 use crate::standard_output;
 
 /// Arguments of `coracle kubeconfig`.
@@ -41,7 +41,7 @@ pub(crate) fn run(args: KubeconfigArgs) -> ExitCode {
 }
 
 fn act(args: &KubeconfigArgs) -> Result<(), Failure> {
-    let directory = args.data_dir.clone().unwrap_or_else(|| DEFAULT_DATA_DIR.into());
+    let directory = args.data_dir.clone().unwrap_or_else(|| data_directory::DEFAULT.into());
     let path = directory.join("kubeconfig");
     let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &directory, &error))?;
     if args.merge {

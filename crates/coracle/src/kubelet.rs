@@ -16,14 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster_dns::{self, ClusterDns, Wanted};
 use crate::control_plane::cannot_listen;
+use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
-use crate::node::{
-    KUBELET_AGENT, Keeping, NodeConfig, cannot_use, kubelet_config, leave_pods, open_runtime,
-    private_directory,
-};
+use crate::node::{KUBELET_AGENT, Keeping, NodeConfig, kubelet_config, leave_pods, open_runtime};
 use crate::service_proxy::ServiceProxy;
 
 /// Arguments of `coracle kubelet`.
@@ -133,7 +131,8 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
         Some(_) => Some(listen(args.listen).await?),
         None => None,
     };
-    private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
+    data_directory::make_private(&directory)
+        .map_err(|error| data_directory::cannot_use(&directory, &error))?;
     let lock = lock(&directory)?;
     let (own, clients, address) = match foreign {
         Some(clients) => (None, clients, machine_address()),
@@ -219,7 +218,7 @@ fn route_services(api: &Api, node: &str, network: &Network, shutdown: &Cancellat
 fn lock(directory: &Path) -> Result<std::fs::File, Failure> {
     let path = directory.join("kubelet.lock");
     let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-    let file = file.map_err(|error| cannot_use(&path, &error))?;
+    let file = file.map_err(|error| data_directory::cannot_use(&path, &error))?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         Failure::text(CANNOT_START, "another node agent runs on this directory")
             .place(directory.display().to_string())

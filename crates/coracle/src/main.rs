@@ -16,8 +16,10 @@ mod control_plane;
 mod controllers;
 mod core_dumps;
 mod cri;
+mod data_directory;
 mod down;
 mod env;
+mod excerpt;
 mod failure;
 mod flag_values;
 mod image;
@@ -34,6 +36,7 @@ mod run;
 mod service_proxy;
 mod standard_output;
 mod template;
+mod terminal_text;
 mod up;
 
 /// Runs Kubernetes pods on one machine and explains every environment variable.

@@ -3,8 +3,6 @@
 //! It decides nothing about pods. What each part keeps lies below the data directory:
 //! `images` and `seccomp` (shared by all nodes of the directory), `state.db`, `pki`, `kubelet`, `runtime`.
 
-pub(crate) mod damage;
-pub(crate) mod in_memory;
 pub(crate) mod options;
 pub(crate) mod take_down;
 mod throwaway;
@@ -25,7 +23,8 @@ use runtime::{Runtime, RuntimeConfig};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster_dns::{self, ClusterDns, Wanted};
-use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects};
+use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects, in_memory};
+use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure};
 use crate::flag_values::NODE_NAME_BYTES;
 use crate::nodes::OwnNode;
@@ -119,11 +118,12 @@ impl Node {
             Keeping::Nothing => {
                 throwaway::clear_abandoned(&config.base).await;
                 let own = throwaway::Directory::create(&config.base)
-                    .map_err(|error| cannot_use(&config.base, &error))?;
+                    .map_err(|error| data_directory::cannot_use(&config.base, &error))?;
                 (own.path().to_owned(), Some(own))
             }
         };
-        private_directory(&directory).map_err(|error| cannot_use(&directory, &error))?;
+        data_directory::make_private(&directory)
+            .map_err(|error| data_directory::cannot_use(&directory, &error))?;
         let shutdown = CancellationToken::new();
         let connector = Arc::new(KubeletConnector::default());
         let mut names = vec![config.node_name.clone()];
@@ -384,19 +384,4 @@ fn machine_name() -> String {
     let name: String = name.trim_matches(['-', '.']).chars().take(NODE_NAME_BYTES).collect();
     let name = name.trim_end_matches(['-', '.']);
     if name.is_empty() { "node".to_owned() } else { name.to_owned() }
-}
-
-pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-    if path.exists() && !path.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of that name"));
-    }
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
-}
-
-pub(crate) fn cannot_use(path: &Path, error: &io::Error) -> Failure {
-    Failure::text(CANNOT_START, format!("cannot use the directory: {error}"))
-        .place(path.display().to_string())
-        .hint("choose another with --data-dir")
 }

@@ -1,6 +1,6 @@
 //! The command `coracle run`: a throwaway node that creates what the files hold, follows the pods that come of it and ends as they end.
 
-pub(crate) mod create;
+mod create;
 mod follow;
 mod outcome;
 mod plan;
@@ -8,7 +8,7 @@ mod report;
 mod roots;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,7 @@ use crate::node::options::NodeOptions;
 use crate::node::{Keeping, Node, NodeConfig};
 use crate::standard_output;
 use crate::template::{Expanded, ValueArgs, expand};
+use crate::terminal_text::one_line;
 
 /// Exit status after Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -221,8 +222,8 @@ async fn lives(
         create::create(node.client(), &expanded.input, plan, report).await.map_err(|error| match &error {
             create::CreateError::Refused { place, message, hint, code } => {
                 let status = if *code < 500 { INPUT } else { CANNOT_START };
-                let failure = Failure::text(status, report::printable(&expanded.redactor.redact(message)))
-                    .place(place.clone());
+                let failure =
+                    Failure::text(status, one_line(&expanded.redactor.redact(message))).place(place.clone());
                 match hint {
                     Some(hint) => failure.hint(hint.clone()),
                     None if message.contains("unknown field") => {
@@ -309,9 +310,4 @@ async fn take_away(node: &Node, with_grace: bool) {
     }
     let patience = Duration::from_secs(u64::try_from(longest).unwrap_or(30)) + REMOVAL;
     let _ = tokio::time::timeout(patience, node.drained()).await;
-}
-
-/// The directory of the throwaway nodes below a data directory.
-pub(crate) fn runs_dir(base: &Path) -> PathBuf {
-    base.join("runs")
 }

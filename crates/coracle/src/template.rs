@@ -29,7 +29,6 @@ use crate::failure::Failure;
 
 pub(crate) use arguments::ValueArgs;
 pub(crate) use expand::{Expanded, Redactor, expand};
-pub(crate) use report::printable;
 
 /// Arguments of `coracle template`.
 #[derive(clap::Args)]

@@ -13,13 +13,13 @@ use environment::{
 };
 use manifest::Span;
 
-use super::excerpt::{Mistake, Place};
 use super::live::{Fetched, Wanted};
 use super::local_images::LocalImages;
 use super::refusals::{entry_of, refusals};
 use super::sources::InputSources;
 use super::survey::{DecodeMistake, DocumentNote, Survey, duplicate, survey};
 use super::workload::{Workload, has_pods, workload};
+use crate::excerpt::{Mistake, Place};
 use crate::input::{Input, InputObject};
 
 /// What the flags decide.

@@ -5,8 +5,7 @@ use std::path::Path;
 use environment::ImageConfig;
 use images::{HOST_IMAGE, ImageStore};
 
-/// Where images lie when nobody says otherwise.
-const DEFAULT_DATA_DIR: &str = "/var/lib/coracle";
+use crate::data_directory;
 
 /// The image store, if this machine has one that can be read.
 pub(super) struct LocalImages(Option<ImageStore>);
@@ -17,7 +16,7 @@ impl LocalImages {
     /// A store that is not there, or that this user may not use, is no mistake: no image is known then, and
     /// none is made.
     pub(super) fn open(data_dir: Option<&Path>) -> Self {
-        let directory = data_dir.unwrap_or(Path::new(DEFAULT_DATA_DIR)).join("images");
+        let directory = data_dir.unwrap_or(Path::new(data_directory::DEFAULT)).join("images");
         if !directory.is_dir() {
             return Self(None);
         }

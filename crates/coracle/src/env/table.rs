@@ -8,9 +8,10 @@ use environment::record::{
     AbsentServiceRecord, ContainerRecord, FindingRecord, OriginRecord, PodRecord, ValueRecord, VariableRecord,
 };
 
-use super::excerpt::{Message, Place};
 use super::explain::{ContainerNotes, ExplainedObject, Explanation};
 use super::origin::origin_text;
+use crate::excerpt::{Message, Place};
+use crate::terminal_text::one_line;
 
 /// Wider cells do not push the next column to the right.
 const WIDEST_CELL: usize = 64;
@@ -93,9 +94,9 @@ impl Page {
     }
 
     fn pod_heading(&mut self, kind: &str, record: &PodRecord) {
-        let name = self.styled(HEADING, &printable(&format!("{}/{}", record.namespace, record.name)));
+        let name = self.styled(HEADING, &one_line(&format!("{}/{}", record.namespace, record.name)));
         let source = record.source.as_ref().map(|source| format!("  {}:{}", source.file, source.line));
-        let source = self.styled(QUIET, &printable(&source.unwrap_or_default()));
+        let source = self.styled(QUIET, &one_line(&source.unwrap_or_default()));
         let _ = writeln!(self.text, "{} {name}{source}", kind.to_lowercase());
     }
 
@@ -106,13 +107,13 @@ impl Page {
             "" => String::new(),
             name => format!(" {}/{name}", record.namespace),
         };
-        let name = self.styled(HEADING, &printable(&name));
+        let name = self.styled(HEADING, &one_line(&name));
         let source = record.source.as_ref().map(|source| format!("  {}:{}", source.file, source.line));
-        let source = self.styled(QUIET, &printable(&source.unwrap_or_default()));
+        let source = self.styled(QUIET, &one_line(&source.unwrap_or_default()));
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        let kind = printable(&record.kind.to_lowercase());
+        let kind = one_line(&record.kind.to_lowercase());
         let _ = writeln!(self.text, "{kind}{name}{source}");
         for (finding, place) in record.findings.iter().zip(&object.places) {
             self.text.push('\n');
@@ -121,7 +122,7 @@ impl Page {
     }
 
     fn container(&mut self, record: &ContainerRecord, notes: &ContainerNotes) {
-        let name = self.styled(HEADING, &printable(&record.name));
+        let name = self.styled(HEADING, &one_line(&record.name));
         let image = match (notes.image.is_empty(), notes.image_is_known) {
             (true, _) => String::new(),
             (false, true) => format!("  image {}", notes.image),
@@ -129,7 +130,7 @@ impl Page {
                 format!("  image {}, not on this machine: its own variables are not shown", notes.image)
             }
         };
-        let image = self.styled(QUIET, &printable(&image));
+        let image = self.styled(QUIET, &one_line(&image));
         let _ = writeln!(self.text, "\n{} {name}{image}\n", record.kind.as_str());
         self.variables(&record.environment);
         if record.command.is_some() || record.args.is_some() {
@@ -160,7 +161,7 @@ impl Page {
     fn variables(&mut self, variables: &[VariableRecord]) {
         let rows: Vec<[String; 2]> = variables
             .iter()
-            .map(|each| [printable(&each.name), shown_value(&each.display, each.state)])
+            .map(|each| [one_line(&each.name), shown_value(&each.display, each.state)])
             .collect();
         let width = |column: usize, heading: &str| {
             let cells =
@@ -180,7 +181,7 @@ impl Page {
             };
             let padding = " ".repeat(value_width.saturating_sub(value.chars().count()));
             let value = self.styled(style, value);
-            let origin = self.styled(QUIET, &printable(&origin_of(variable)));
+            let origin = self.styled(QUIET, &one_line(&origin_of(variable)));
             let _ = writeln!(self.text, "  {name:name_width$}  {value}{padding}  {origin}");
         }
     }
@@ -199,8 +200,8 @@ impl Page {
         }
         self.text.push('\n');
         for service in services {
-            let (count, name) = (service.variables.len(), printable(&service.name));
-            let first = service.variables.first().map(|name| printable(name)).unwrap_or_default();
+            let (count, name) = (service.variables.len(), one_line(&service.name));
+            let first = service.variables.first().map(|name| one_line(name)).unwrap_or_default();
             let what = match count {
                 1 => format!("  absent   {first} of service {name}"),
                 2 => format!("  absent   {first} and one more variable of service {name}"),
@@ -232,7 +233,7 @@ fn origin_of(variable: &VariableRecord) -> String {
 /// A value as the table has room for it; programs get all of it from `-o json`.
 fn shown_value(display: &str, state: State) -> String {
     let (beginning, rest) = shortened(display, state);
-    printable(beginning) + &rest
+    one_line(beginning) + &rest
 }
 
 fn shown_word(word: &ValueRecord) -> String {
@@ -252,23 +253,4 @@ fn shortened(display: &str, state: State) -> (&str, String) {
         State::Masked | State::UnknownUntilRun | State::Missing => "… (cut)".to_owned(),
     };
     (&display[..end], rest)
-}
-
-/// Text without control characters: a value must neither break the table nor reach the terminal as a command.
-fn printable(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
-    }
-    text.chars().fold(String::with_capacity(text.len() + 8), |mut shown, character| {
-        match character {
-            '\n' => shown.push_str("\\n"),
-            '\t' => shown.push_str("\\t"),
-            '\r' => shown.push_str("\\r"),
-            character if character.is_control() => {
-                let _ = write!(shown, "\\u{{{:x}}}", u32::from(character));
-            }
-            character => shown.push(character),
-        }
-        shown
-    })
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::cluster_dns;
 use crate::control_plane::ServerOptions;
+use crate::data_directory;
 use crate::flag_values::{self, PodPids};
 
 /// How pods are run on this node.
@@ -63,12 +64,9 @@ pub(crate) enum EnvFileSyntax {
     Kubernetes,
 }
 
-/// Where everything lies when nobody says otherwise.
-pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/coracle";
-
 impl NodeOptions {
     /// The data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
-        self.data_dir.clone().unwrap_or_else(|| DEFAULT_DATA_DIR.into())
+        self.data_dir.clone().unwrap_or_else(|| data_directory::DEFAULT.into())
     }
 }

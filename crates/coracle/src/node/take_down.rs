@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::options::HookHosts;
 use super::throwaway;
+use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure};
 use crate::interrupt::Interrupts;
 
@@ -166,7 +167,7 @@ async fn stop_pods(runtime: &Runtime, how: TakeDown, left: Left) -> Result<(), t
 
 /// Removes what a node keeps, and the directory when nothing else is in it.
 fn purge(base: &Path) -> std::io::Result<()> {
-    let runs = crate::run::runs_dir(base);
+    let runs = data_directory::runs(base);
     if std::fs::read_dir(&runs).is_ok_and(|mut runs| runs.next().is_some()) {
         return Err(std::io::Error::other("a `coracle run` uses this data directory"));
     }

@@ -12,6 +12,8 @@ use network::{Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
 use rustix::fs::{FlockOperation, flock};
 
+use crate::data_directory;
+
 /// The directory of one throwaway node.
 pub(super) struct Directory {
     path: PathBuf,
@@ -26,8 +28,8 @@ impl Directory {
     ///
     /// When it cannot be made.
     pub(super) fn create(base: &Path) -> io::Result<Self> {
-        let parent = crate::run::runs_dir(base);
-        super::private_directory(&parent)?;
+        let parent = data_directory::runs(base);
+        data_directory::make_private(&parent)?;
         for number in 0_u32.. {
             let path = parent.join(format!("{:x}-{number}", std::process::id()));
             match std::fs::create_dir(&path) {
@@ -65,7 +67,7 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 
 /// Clears what killed throwaway nodes left: containers, links, directories.
 pub(super) async fn clear_abandoned(base: &Path) {
-    let Ok(entries) = std::fs::read_dir(crate::run::runs_dir(base)) else { return };
+    let Ok(entries) = std::fs::read_dir(data_directory::runs(base)) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let Ok(Some(_lock)) = lock(&path) else { continue };
         if path.join("runtime").exists()

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::plan::Plan;
 use super::report::{Happening, Report};
 use super::roots::Root;
+use crate::cluster::warning_text;
 use crate::env;
 use crate::input::Input;
 
@@ -124,28 +125,9 @@ async fn post(client: &kube::Client, path: &str, body: &Value) -> Result<Answer,
     Ok(Answer { code, warnings, body: serde_json::from_slice(&bytes).unwrap_or_default() })
 }
 
-/// The text of a `Warning` header: `299 - "text"`, with quotes and backslashes escaped.
-pub(crate) fn warning_text(header: &str) -> String {
-    let quoted = header.splitn(3, ' ').nth(2).unwrap_or(header);
-    let Some(inner) = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
-        return quoted.to_owned();
-    };
-    let mut text = String::with_capacity(inner.len());
-    let mut characters = inner.chars();
-    while let Some(character) = characters.next() {
-        text.push(if character == '\\' { characters.next().unwrap_or('\\') } else { character });
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_warning_header_is_unquoted() {
-        assert_eq!(warning_text(r#"299 - "unknown field \"spec.foo\"""#), "unknown field \"spec.foo\"");
-    }
 
     #[test]
     fn the_field_of_a_refusal_is_found_in_causes_and_in_the_text() {

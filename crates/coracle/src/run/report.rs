@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::outcome::ContainerChange;
 use crate::template::Redactor;
+use crate::terminal_text::one_line;
 
 /// How much is printed, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,7 +226,7 @@ fn tell_quiet(happening: &Happening<'_>) {
     // Nobody is left to tell when standard error is closed.
     let _ = match happening {
         Happening::CannotStart { pod, container, reason, message, .. } => {
-            writeln!(err, "error: pod {pod}: {}", printable(&cannot_start(*container, reason, Some(message))))
+            writeln!(err, "error: pod {pod}: {}", one_line(&cannot_start(*container, reason, Some(message))))
         }
         Happening::Phase { pod, phase, reason: Some(reason), message, .. } => {
             writeln!(err, "error: pod {pod}: {phase}{}", why(reason, *message))
@@ -261,7 +262,7 @@ fn cannot_start(container: Option<&str>, reason: &str, message: Option<&str>) ->
 
 /// " (REASON: MESSAGE)".
 fn why(reason: &str, message: Option<&str>) -> String {
-    format!(" ({}{})", printable(reason), after_colon(message.unwrap_or_default().trim()))
+    format!(" ({}{})", one_line(reason), after_colon(message.unwrap_or_default().trim()))
 }
 
 /// A line of a log with the prefix of its container.
@@ -315,14 +316,14 @@ fn tell_text(happening: &Happening<'_>, lines: &mut Lines) -> io::Result<()> {
             ContainerChange::Ended { container, status, reason, .. } => writeln!(
                 err,
                 "{red}pod {pod}: container {container} ended with status {status}{red:#} ({})",
-                printable(reason)
+                one_line(reason)
             ),
             ContainerChange::Waits { container, reason, message } => {
                 lines.remember(pod, message);
                 writeln!(
                     err,
                     "{yellow}pod {pod}: container {container} waits: {}{yellow:#}{}",
-                    printable(reason),
+                    one_line(reason),
                     after_colon(message)
                 )
             }
@@ -332,19 +333,19 @@ fn tell_text(happening: &Happening<'_>, lines: &mut Lines) -> io::Result<()> {
             let told = lines.warned.contains(&((*pod).to_owned(), (*message).to_owned()));
             let message = (!told).then_some(*message);
             let text = cannot_start(*container, reason, message);
-            writeln!(err, "{red}pod {pod}:{red:#} {}", printable(&text))
+            writeln!(err, "{red}pod {pod}:{red:#} {}", one_line(&text))
         }
         Happening::Event { pod, severity, reason, message, .. } => {
             if *severity == "Warning" {
                 lines.remember(pod, message);
-                writeln!(err, "{yellow}pod {pod}: {}{yellow:#}{}", printable(reason), after_colon(message))
+                writeln!(err, "{yellow}pod {pod}: {}{yellow:#}{}", one_line(reason), after_colon(message))
             } else {
-                writeln!(err, "{dim}pod {pod}: {}{}{dim:#}", printable(reason), after_colon(message))
+                writeln!(err, "{dim}pod {pod}: {}{}{dim:#}", one_line(reason), after_colon(message))
             }
         }
         Happening::ObjectEvent { kind, name, severity, reason, message, .. } => {
             let style = if *severity == "Warning" { yellow } else { dim };
-            let (kind, reason) = (kind.to_lowercase(), printable(reason));
+            let (kind, reason) = (kind.to_lowercase(), one_line(reason));
             writeln!(err, "{style}{kind} {name}: {reason}{style:#}{}", after_colon(message))
         }
         Happening::JobEnded { job, is_complete: true, .. } => {
@@ -354,16 +355,16 @@ fn tell_text(happening: &Happening<'_>, lines: &mut Lines) -> io::Result<()> {
             writeln!(err, "{red}job {job}: Failed{red:#}{}", why(reason, Some(message)))
         }
         Happening::Warning { object, message } => {
-            writeln!(err, "{yellow}warning:{yellow:#} {object}: {}", printable(message))
+            writeln!(err, "{yellow}warning:{yellow:#} {object}: {}", one_line(message))
         }
         Happening::Result { status, summary } => {
             let style = if *status == 0 { dim } else { red };
             writeln!(err, "{style}{summary}{style:#}")
         }
         Happening::Message { message } => {
-            message.trim_end().lines().try_for_each(|line| writeln!(err, "{}", printable(line)))
+            message.trim_end().lines().try_for_each(|line| writeln!(err, "{}", one_line(line)))
         }
-        Happening::Notice { message } => writeln!(err, "{dim}{}{dim:#}", printable(message)),
+        Happening::Notice { message } => writeln!(err, "{dim}{}{dim:#}", one_line(message)),
     }
 }
 
@@ -374,20 +375,7 @@ fn colour_index(prefix: &str) -> usize {
 }
 
 fn after_colon(message: &str) -> String {
-    if message.is_empty() { String::new() } else { format!(": {}", printable(message)) }
-}
-
-/// Control characters are shown, not obeyed: a message may hold what a pod or an image chose.
-pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() && character != '\t' {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
+    if message.is_empty() { String::new() } else { format!(": {}", one_line(message)) }
 }
 
 fn tell_json(happening: &Happening<'_>) -> io::Result<()> {
@@ -461,11 +449,6 @@ fn json_event(happening: &Happening<'_>) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_message_cannot_move_the_cursor_or_forge_a_line() {
-        assert_eq!(printable("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
-    }
 
     #[test]
     fn an_event_of_a_hook_names_no_command_that_would_ask_a_node_which_is_gone() {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::arguments::{SourceArgs, ValueArgs};
 use super::kinds::Kinds;
 use super::rehearsal::{NotYetThere, how_far};
-use super::report::{Reporter, printable};
+use super::report::Reporter;
 use super::source::{self, TemplateSource};
 use super::values::{self, Given};
 use super::write::{Target, Writing};
@@ -20,6 +20,7 @@ use crate::cluster::ClusterArgs;
 use crate::cluster::{Cluster, ClusterError, block_on, escaped};
 use crate::failure::{Failure, INPUT};
 use crate::standard_output;
+use crate::terminal_text::paragraph;
 
 /// Arguments of `coracle template apply`.
 #[derive(clap::Args)]
@@ -119,7 +120,7 @@ impl Session<'_> {
         self.say_generated(&processed)?;
         self.write(&cluster, planned, &processed).await?;
         if let Some(message) = &processed.message {
-            standard_output::line(format_args!("\n{}", printable(message.trim_end())))?;
+            standard_output::line(format_args!("\n{}", paragraph(message.trim_end())))?;
         }
         Ok(0)
     }
@@ -189,7 +190,7 @@ impl Session<'_> {
             match target.write(cluster, object, Writing::Real).await {
                 Ok(written) => {
                     for warning in written.warnings {
-                        let warning = printable(&processed.redact(&warning));
+                        let warning = paragraph(&processed.redact(&warning));
                         Failure::text(INPUT, format!("{}: {warning}", target.shown())).warn();
                     }
                     standard_output::line(format_args!("{} {}", target.shown(), written.done.as_str()))?;
@@ -200,7 +201,7 @@ impl Session<'_> {
                         self.located(&error.redacted(|text| processed.redact(text)), node, processed);
                     let left: Vec<String> = planned[index..].iter().map(|each| each.target.shown()).collect();
                     let [written, left] = how_far(&done, &left);
-                    return Err(failure.detail(printable(&written)).detail(printable(&left)));
+                    return Err(failure.detail(paragraph(&written)).detail(paragraph(&left)));
                 }
             }
         }

@@ -15,6 +15,7 @@ use crate::cluster::{Cluster, ClusterError, block_on};
 use crate::failure::{Failure, INPUT};
 use crate::input::Input;
 use crate::standard_output;
+use crate::terminal_text::paragraph;
 
 /// Arguments of `coracle template export`.
 #[derive(clap::Args)]
@@ -86,7 +87,7 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
     for skipped in &exported.skipped {
         let what =
             format!("{}/{} is left out: {}", skipped.kind.to_lowercase(), skipped.name, skipped.reason);
-        anstream::eprintln!("{}", super::report::printable(&what));
+        anstream::eprintln!("{}", paragraph(&what));
     }
     for (parameter, _) in &exported.taken {
         anstream::eprintln!("the value of {parameter} is not in the template: give it when it is processed");

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::Ended;
 use super::arguments::ListForm;
 use super::kinds::{self, ServedKind};
-use super::report::printable;
 use super::table::{cell, render};
 use crate::cluster::ClusterArgs;
 use crate::cluster::{Cluster, ClusterError, block_on};
 use crate::standard_output;
+use crate::terminal_text::paragraph;
 
 /// Arguments of `coracle template list`.
 #[derive(clap::Args)]
@@ -108,7 +108,7 @@ pub(super) async fn members(cluster: &Cluster, selector: &str) -> Result<Vec<Mem
             members.push(Member {
                 instance: instance.unwrap_or_default().to_owned(),
                 kind: kind.clone(),
-                name: printable(&text("/metadata/name")),
+                name: paragraph(&text("/metadata/name")),
             });
         }
     }

@@ -3,7 +3,7 @@
 use manifest::Node;
 
 use super::arguments::ObjectForm;
-use super::report::printable;
+use crate::terminal_text::paragraph;
 
 /// A list or template in a form.
 pub(super) fn render(node: &Node, form: ObjectForm) -> String {
@@ -19,7 +19,7 @@ fn names(node: &Node) -> String {
     let items = node.get("items").or_else(|| node.get("objects")).map(Node::items).unwrap_or_default();
     let mut text = String::new();
     for object in items {
-        text.push_str(&printable(&shown_name(object)));
+        text.push_str(&paragraph(&shown_name(object)));
         text.push('\n');
     }
     text

@@ -13,6 +13,7 @@ use crate::cluster::ClusterArgs;
 use crate::cluster::{Cluster, ClusterError, block_on};
 use crate::failure::{Failure, INPUT};
 use crate::standard_output;
+use crate::terminal_text::paragraph;
 
 /// Arguments of `coracle template process`.
 #[derive(clap::Args)]
@@ -87,7 +88,7 @@ pub(super) fn run(args: &ProcessArgs) -> Ended {
     standard_output::print(output::render(&result, args.output))?;
     // The raw template has its message; otherwise it is for people, and no part of the objects that are piped on.
     if let Some(message) = message.filter(|_| !args.raw) {
-        anstream::eprintln!("{}", super::report::printable(message.trim_end()));
+        anstream::eprintln!("{}", paragraph(message.trim_end()));
     }
     Ok(0)
 }
@@ -162,7 +163,7 @@ fn on_the_server(
     match answered {
         Ok((result, warnings)) => {
             for warning in warnings {
-                Failure::text(INPUT, super::report::printable(&warning)).warn();
+                Failure::text(INPUT, paragraph(&warning)).warn();
             }
             Ok(result)
         }

@@ -7,9 +7,10 @@ use environment::Severity;
 use manifest::{Node, NodeValue, Span};
 
 use crate::cluster::Cause;
-use crate::env::excerpt;
+use crate::excerpt;
 use crate::failure::{Failure, INPUT};
 use crate::input::{Input, InputObject};
+use crate::terminal_text::paragraph;
 
 /// Shows what is said about one document of the input.
 pub(super) struct Reporter<'i> {
@@ -86,9 +87,9 @@ impl<'i> Reporter<'i> {
         let message = excerpt::Message {
             severity,
             code,
-            text: &printable(text),
+            text: &paragraph(text),
             label: "",
-            hint: &printable(hint),
+            hint: &paragraph(hint),
             place: shown.as_ref(),
             field: &place.field,
         };
@@ -120,10 +121,4 @@ fn secret_lines(root: &Node, source: &str) -> BTreeSet<u32> {
             first..=first.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX))
         })
         .collect()
-}
-
-/// What files and servers say may hold control characters; a terminal must not get them.
-pub(crate) fn printable(text: &str) -> String {
-    let is_harmless = |each: char| !each.is_control() || each == '\n' || each == '\t';
-    text.chars().map(|each| if is_harmless(each) { each } else { '\u{FFFD}' }).collect()
 }
