@@ -384,6 +384,23 @@ pub fn left_behind(mark: &str) -> BTreeSet<String> {
     found
 }
 
+/// The shims of the nodes whose paths carry the mark: process id and start time, which name one process for good.
+pub fn shims(mark: &str) -> BTreeSet<(u32, String)> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let read = |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        let command = read("cmdline");
+        if command.starts_with("coracle\0shim\0") && command.contains(mark) {
+            // After the name, which may hold anything, the twentieth field.
+            let stat = read("stat");
+            let began = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(19));
+            found.insert((pid, began.unwrap_or_default().to_owned()));
+        }
+    }
+    found
+}
+
 /// Network interfaces and control groups that belong to Coracle nodes, whoever made them.
 pub fn machine_inventory() -> BTreeSet<String> {
     let mut found = BTreeSet::new();

@@ -241,8 +241,16 @@ impl Cgroup {
         self.directories().iter().any(|directory| directory.exists())
     }
 
+    /// Whether the path is that of a hierarchy's root: of the whole machine, which is nobody's to end.
+    fn is_root(&self) -> bool {
+        self.path == "/"
+    }
+
     /// Kills every process of the group and of the groups below it.
     pub(crate) fn kill(&self) {
+        if self.is_root() {
+            return;
+        }
         if let CgroupLayout::Version2 { mount } = &self.layout
             && fs::write(self.below(mount).join("cgroup.kill"), "1").is_ok()
         {
@@ -317,6 +325,9 @@ impl Cgroup {
 
     /// Removes the group and those below it. False when processes are still in it.
     pub(crate) fn remove(&self) -> bool {
+        if self.is_root() {
+            return true;
+        }
         // Every hierarchy, also after one that refused.
         self.directories().iter().filter(|directory| !remove_tree(directory)).count() == 0
     }
@@ -392,7 +403,7 @@ fn remove_tree(directory: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// The end of a fork bomb killed shims of other pods: their processes had got the numbers of what it was.
+    /// Where nothing freezes a group while it is killed, a number that was read may be somebody else's by the time of the signal.
     #[test]
     fn only_a_process_that_is_still_in_the_group_is_killed() {
         let path = "/coracle/pod/container";
@@ -424,6 +435,8 @@ mod tests {
         assert_eq!(path("a//b/"), "/a/b");
         assert_eq!(path("/../../etc/./x"), "/etc/x");
         assert_eq!(path(""), "/");
+        assert!(Cgroup::at(CgroupLayout::Missing, "/..//").is_root(), "never killed, never removed");
+        assert!(!Cgroup::at(CgroupLayout::Missing, "/coracle-1").is_root());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::{Node, Place, left_behind};
+use e2e::{Node, Place, left_behind, shims};
 
 use super::node::with_kubectl;
 
@@ -107,6 +107,50 @@ fn a_real_fork_bomb_ends_at_the_limit_of_its_pod_and_can_be_deleted() {
         node.kubectl_ok(&["delete", "pods", "before", "beside", "--timeout=60s"], "");
     }
     assert_eq!(left_behind(&mark), std::collections::BTreeSet::new());
+}
+
+/// Thousands that die at once free their numbers faster than a list of them is worked off. Here what begins gets those very
+/// numbers: the kernel is told to count on from below them.
+#[test]
+fn deleting_a_fork_bomb_kills_nothing_of_another_node_that_got_its_numbers() {
+    const COUNTER: &str = "/proc/sys/kernel/ns_last_pid";
+    if !with_kubectl("deleting_a_fork_bomb_kills_nothing_of_another_node_that_got_its_numbers") {
+        return;
+    }
+    let (first, second) = (Place::new(), Place::new());
+    let foreign = second.data().display().to_string();
+    let (node, other) = (Node::up(&first, &[]), Node::up(&second, &[]));
+    start(&other, "stays");
+    let stays = shims(&foreign);
+    let lowest = std::fs::read_to_string(COUNTER).expect("the kernel counts processes");
+    let script = "bomb() { bomb & bomb & sleep 1000; }; bomb";
+    node.kubectl_ok(
+        &["create", "-f", "-"],
+        &bad_pod("bomb", &format!(r#""command": ["/bin/sh", "-c", {script:?}]"#)),
+    );
+    node.wait_for(&["logs", "bomb", "--tail=20"], |log| log.to_lowercase().contains("fork"));
+    let ending = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while ending.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::write(COUNTER, lowest.trim()).expect("the count is set back");
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let many: String = (0..10)
+            .map(|number| GOOD.replace("NAME", &format!("new-{number}")))
+            .collect::<Vec<_>>()
+            .join("\n");
+        node.kubectl_ok(&["delete", "pod", "bomb", "--wait=false"], "");
+        other.kubectl_ok(&["create", "-f", "-"], &many);
+        node.kubectl_ok(&["wait", "--for=delete", "pod", "bomb", "--timeout=60s"], "");
+        ending.store(false, std::sync::atomic::Ordering::Relaxed);
+    });
+    other.kubectl_ok(&["wait", "--for=condition=Ready", "--timeout=100s", "pods", "--all"], "");
+    assert!(shims(&foreign).is_superset(&stays));
+    let counts = ["get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[0].restartCount}"];
+    assert_eq!(other.kubectl_ok(&counts, ""), ["0"; 11].join(" "));
+    assert!(!other.log().contains("shim"), "{}", other.log());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use e2e::{Node, Place, binary, privileged};
+use e2e::{Node, Place, binary, privileged, shims};
 
 const PODS: &str = r#"apiVersion: v1
 kind: Pod
@@ -69,9 +69,11 @@ fn lose_power(node: &mut Node, place: &Place) {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
             let read = |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
             let shim = read("cmdline").contains(&mark) && read("cmdline").contains("coracle");
+            // Its own root is of this node. Shims of other nodes see this node's volumes among the machine's mounts.
+            let has_root_here = |line: &str| line.split(' ').nth(4) == Some("/") && line.contains(&mark);
             let inside = std::fs::read_link(entry.path().join("ns/mnt"))
                 .is_ok_and(|namespace| namespace != own)
-                && read("mountinfo").contains(&mark);
+                && read("mountinfo").lines().any(has_root_here);
             if (shim || inside) && pid != std::process::id() {
                 found.push(pid.to_string());
             }
@@ -99,6 +101,35 @@ fn after_reboot(place: &Place) -> Command {
     command.args(["sh", "-c", "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\""]);
     command.arg(identity).arg(binary()).env_remove("KUBECONFIG").env("NO_COLOR", "1");
     command
+}
+
+/// While the tests ran, pods of all other nodes lost their shims at once: whoever had a volume of the node without power in
+/// its table of mounts was killed with it.
+#[test]
+fn a_node_that_loses_power_takes_no_pod_of_another_node_along() {
+    if !privileged("a_node_that_loses_power_takes_no_pod_of_another_node_along") {
+        return;
+    }
+    let (first, second) = (Place::new(), Place::new());
+    let mut node = Node::up(&first, &[]);
+    let other = Node::up(&second, &[]);
+    let phase = ["get", "pod", "p", "-o", "jsonpath={.status.phase}"];
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
+        "volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}],
+        "containers": [{"name": "c", "image": "coracle.dev/host", "command": ["sleep", "100000"],
+                        "volumeMounts": [{"name": "m", "mountPath": "/m"}]}]}}"#;
+    for node in [&node, &other] {
+        // The other one's shim begins when the first one's volumes are mounted.
+        node.kubectl_ok(&["create", "-f", "-"], pod);
+        node.wait_for(&phase, |phase| phase == "Running");
+    }
+    let (mark, foreign) = (first.data().display().to_string(), second.data().display().to_string());
+    let before = shims(&foreign);
+    assert_eq!((before.len(), shims(&mark).len()), (1, 1));
+    lose_power(&mut node, &first);
+    assert_eq!(shims(&mark).len(), 0);
+    assert_eq!(shims(&foreign), before);
+    assert!(!other.log().contains("shim"), "{}", other.log());
 }
 
 #[test]
