@@ -3,14 +3,11 @@
 use names::ConfigKey;
 use serde_json::Value;
 
+use crate::data_values::{MAX_BYTES, decoded_size};
 use crate::errors::FieldErrors;
 use crate::path::Path;
 use crate::scalars::messages;
-use crate::secret::decoded_size;
 use crate::tree::{entries, is_set, text};
-
-/// Most bytes of all values together.
-pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
 /// Checks keys and size.
 pub(crate) fn validate(errors: &mut FieldErrors, object: &Value) {

@@ -6,7 +6,7 @@ mod service;
 use schema::Resource;
 use serde_json::{Value, json};
 
-use crate::kind_rules::rules;
+use crate::kinds::rules;
 use crate::tree::{default_field, default_pointer, items, object_field};
 
 /// Fills in the defaults of the kind. Doing it twice changes nothing.

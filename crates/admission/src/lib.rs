@@ -7,6 +7,7 @@
 mod amounts;
 mod config_map;
 mod containers;
+mod data_values;
 mod defaults;
 mod endpoint_slice;
 mod endpoints;
@@ -19,6 +20,7 @@ mod hooks;
 mod ingress;
 mod ingress_class;
 mod kind_rules;
+mod kinds;
 mod limit_range;
 mod metadata;
 mod namespace;
@@ -30,6 +32,7 @@ mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
 mod pod_spec;
+mod prepare;
 mod priority_class;
 mod rbac;
 mod request;
@@ -50,12 +53,12 @@ pub use field_support::{
     FIELD_RULES, FieldRule, FieldSupport, FieldValues, canonical_path, field_warnings, rules_of,
 };
 pub use limit_range::{claim_refusal, pod_refusal};
-pub use priority_class::SYSTEM_CLASSES;
-pub use request::{
-    AdmissionRequest, EnvFileMounts, NeededSources, SourceLookup, SourceObjects, Warning, default_pod_spec,
-    needed_sources, prepare_create, prepare_ephemeral_containers_update, prepare_status_update,
-    prepare_update, with_defaults,
+pub use prepare::{
+    default_pod_spec, needed_sources, prepare_create, prepare_ephemeral_containers_update,
+    prepare_status_update, prepare_update, with_defaults,
 };
+pub use priority_class::SYSTEM_CLASSES;
+pub use request::{AdmissionRequest, EnvFileMounts, NeededSources, SourceLookup, SourceObjects, Warning};
 pub use resource_quota::{
     add_usage, count_name, quota_limits, quota_names, quota_selects, quota_usage, unspecified,
 };

@@ -4,17 +4,11 @@ use base64::Engine;
 use names::ConfigKey;
 use serde_json::Value;
 
-use crate::config_map::MAX_BYTES;
+use crate::data_values::{MAX_BYTES, decoded_size};
 use crate::errors::FieldErrors;
 use crate::path::Path;
 use crate::scalars::messages;
 use crate::tree::{entries, is_set, object_field, remove, text};
-
-/// Bytes that base64 text stands for; the text is canonical after decoding.
-pub(crate) fn decoded_size(text: &str) -> usize {
-    let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
-    (text.len() / 4 * 3).saturating_sub(padding)
-}
 
 /// Moves `stringData` into `data`.
 pub(crate) fn merge_text(object: &mut Value) {

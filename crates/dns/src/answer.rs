@@ -4,12 +4,9 @@ use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, Record, RecordType};
 use hickory_proto::serialize::binary::{BinEncodable as _, BinEncoder};
 
-use crate::wire::{self, HEADER, OPT, Question};
+use crate::wire::{self, HEADER, MAX_PAYLOAD, OPT, Question};
 use crate::zone::{Found, Zone};
 
-/// The longest message over UDP to somebody who can take more than 512 bytes: larger ones are lost too often
-/// (<https://www.dnsflagday.net/2020/>).
-pub(crate) const MAX_PAYLOAD: u16 = 1232;
 const MIN_PAYLOAD: u16 = 512;
 /// The most names that lead to one another.
 const MAX_ALIASES: usize = 8;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
-use crate::answer::MAX_PAYLOAD;
+use crate::wire::MAX_PAYLOAD;
 use crate::wire::{self, Question};
 
 /// How long one server may take.

@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+/// The longest message over UDP to somebody who can take more than 512 bytes: larger ones are lost too often
+/// (<https://www.dnsflagday.net/2020/>).
+pub(crate) const MAX_PAYLOAD: u16 = 1232;
 /// Length of the header.
 pub(crate) const HEADER: usize = 12;
 /// Length of an OPT record without options.
@@ -220,7 +223,7 @@ pub(crate) fn pass_on(answer: &[u8], id: u16, asked: &[u8], limit: usize, edns: 
         message[6..HEADER].fill(0);
         if let Some(signatures) = edns {
             message[HEADER - 1] = 1;
-            message.extend(opt(crate::answer::MAX_PAYLOAD, 0, signatures));
+            message.extend(opt(MAX_PAYLOAD, 0, signatures));
         }
     }
     message[..2].copy_from_slice(&id.to_be_bytes());

@@ -122,7 +122,7 @@ fn newest_old(sets: &Sets) -> i64 {
 
 fn surplus_of(deployment: &Deployment, sets: &Sets) -> Vec<Arc<ReplicaSet>> {
     let old: Vec<&Set> = sets.old().into_iter().map(|index| &sets.all[index]).collect();
-    history::surplus(deployment, &old).into_iter().map(|index| Arc::clone(&old[index].object)).collect()
+    super::sets::surplus(deployment, &old).into_iter().map(|index| Arc::clone(&old[index].object)).collect()
 }
 
 fn changed(sets: &Sets) -> Vec<Set> {

@@ -1,4 +1,4 @@
-//! Which template of a deployment was which revision: annotations of its replica sets, and which of these are cleaned up. Pure.
+//! Which template of a deployment was which revision: annotations of its replica sets. Pure.
 //!
 //! `kubectl rollout history` and `rollout undo` read the annotations.
 //!
@@ -7,8 +7,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-
-use super::sets::Set;
 
 /// Annotations of an object.
 pub(crate) type Annotations = BTreeMap<String, String>;
@@ -85,20 +83,4 @@ pub(crate) fn set_revision(annotations: &mut Annotations, newest: i64) {
 pub(crate) fn set_size(annotations: &mut Annotations, desired: i32, most: i32) {
     annotations.insert(DESIRED.to_owned(), desired.to_string());
     annotations.insert(MAX.to_owned(), most.to_string());
-}
-
-/// The old replica sets that are cleaned up: those beyond the limit, the oldest revisions first, if nothing of them is left.
-pub(crate) fn surplus(deployment: &Deployment, old: &[&Set]) -> Vec<usize> {
-    let limit = deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit);
-    let Some(limit) = limit.filter(|limit| *limit != i32::MAX) else { return Vec::new() };
-    let mut standing: Vec<(i64, usize)> = old
-        .iter()
-        .enumerate()
-        .filter(|(_, set)| set.object.metadata.deletion_timestamp.is_none())
-        .map(|(index, set)| (revision(&set.annotations), index))
-        .collect();
-    standing.sort_unstable();
-    let beyond = standing.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-    standing.truncate(beyond);
-    standing.into_iter().map(|(_, index)| index).filter(|index| old[*index].is_empty_and_observed()).collect()
 }

@@ -229,3 +229,19 @@ fn new_set(deployment: &Deployment) -> ReplicaSet {
         status: None,
     }
 }
+
+/// The old replica sets that are cleaned up: those beyond the limit, the oldest revisions first, if nothing of them is left.
+pub(crate) fn surplus(deployment: &Deployment, old: &[&Set]) -> Vec<usize> {
+    let limit = deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit);
+    let Some(limit) = limit.filter(|limit| *limit != i32::MAX) else { return Vec::new() };
+    let mut standing: Vec<(i64, usize)> = old
+        .iter()
+        .enumerate()
+        .filter(|(_, set)| set.object.metadata.deletion_timestamp.is_none())
+        .map(|(index, set)| (history::revision(&set.annotations), index))
+        .collect();
+    standing.sort_unstable();
+    let beyond = standing.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+    standing.truncate(beyond);
+    standing.into_iter().map(|(_, index)| index).filter(|index| old[*index].is_empty_and_observed()).collect()
+}

@@ -48,7 +48,7 @@ pub(super) fn run(args: &ApplyArgs) -> Ended {
     let words = source::words(&args.source, |path| path.exists())?;
     let source = source::open(&words.origin, &args.cluster)?;
     let reporter = Reporter::new(&source.input, source.object());
-    let template = super::process::read(&source, &args.values, &reporter)?;
+    let template = source::read(&source, &args.values, &reporter)?;
     let name = args.values.instance.as_deref().unwrap_or(template.name);
     if name.is_empty() {
         return Err(Failure::text(INPUT, "the instance needs a name, and the template has none")

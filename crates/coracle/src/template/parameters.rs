@@ -51,7 +51,7 @@ pub(super) fn run(args: &ParametersArgs) -> Ended {
 pub(super) fn print(source: &TemplateSource, dialect: Option<DialectName>, form: ParametersForm) -> Ended {
     let reporter = Reporter::new(&source.input, source.object());
     let args = ValueArgs { dialect, ..ValueArgs::default() };
-    let template = super::process::read(source, &args, &reporter)?;
+    let template = source::read(source, &args, &reporter)?;
     let text = match form {
         ParametersForm::Table => {
             let rows: Vec<Vec<String>> = template.parameters.iter().map(row).collect();

@@ -1,6 +1,6 @@
 //! `coracle template process`: the objects that a template becomes. Here or on the API server, with the same bytes.
 
-use ::template::{Dialect, Place, Problem, ProblemKind, Template};
+use ::template::{Place, Problem, ProblemKind, Template};
 use environment::Severity;
 use manifest::{Entry, Node, NodeValue, Span};
 
@@ -68,7 +68,7 @@ pub(super) fn run(args: &ProcessArgs) -> Ended {
     }
     let source = source::open(&words.origin, &args.cluster)?;
     let reporter = Reporter::new(&source.input, source.object());
-    let template = read(&source, &args.values, &reporter)?;
+    let template = source::read(&source, &args.values, &reporter)?;
     let mut given = values::of_flags(&args.values, &words.values)?;
     values::add_environment(&mut given, &args.values, &template, |name| std::env::var_os(name))?;
     values::ask(&mut given, &args.values, &template)?;
@@ -91,25 +91,6 @@ pub(super) fn run(args: &ProcessArgs) -> Ended {
         anstream::eprintln!("{}", paragraph(message.trim_end()));
     }
     Ok(0)
-}
-
-/// Reads the template, in the language that the flag or a stored template's annotation says.
-pub(super) fn read<'s>(
-    source: &'s TemplateSource,
-    args: &ValueArgs,
-    reporter: &Reporter<'_>,
-) -> Result<Template<'s>, Failure> {
-    ::template::check_keys(source.root(), &source.object().document.notices)
-        .and_then(|()| Template::read(source.root(), dialect(source, args)))
-        .map_err(|refusal| reporter.refusal(&refusal))
-}
-
-fn dialect(source: &TemplateSource, args: &ValueArgs) -> Option<Dialect> {
-    let noted = || {
-        let annotations = source.root().get("metadata")?.get("annotations")?;
-        Dialect::parse(annotations.get(api::annotations::TEMPLATE_DIALECT)?.as_str()?)
-    };
-    args.dialect.map(Into::into).or_else(noted)
 }
 
 /// What does not go together with a listing.

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use ::template::Template;
+use ::template::{Dialect, Template};
 use manifest::Node;
 
-use super::arguments::SourceArgs;
+use super::arguments::{SourceArgs, ValueArgs};
+use super::report::Reporter;
 use crate::cluster::ClusterArgs;
 use crate::cluster::{Cluster, ClusterError};
 use crate::failure::{Failure, INPUT};
@@ -190,4 +191,23 @@ impl From<WordsError> for Failure {
         };
         Failure::new(INPUT, &error).hint(hint)
     }
+}
+
+/// Reads the template, in the language that the flag or a stored template's annotation says.
+pub(super) fn read<'s>(
+    source: &'s TemplateSource,
+    args: &ValueArgs,
+    reporter: &Reporter<'_>,
+) -> Result<Template<'s>, Failure> {
+    ::template::check_keys(source.root(), &source.object().document.notices)
+        .and_then(|()| Template::read(source.root(), dialect(source, args)))
+        .map_err(|refusal| reporter.refusal(&refusal))
+}
+
+fn dialect(source: &TemplateSource, args: &ValueArgs) -> Option<Dialect> {
+    let noted = || {
+        let annotations = source.root().get("metadata")?.get("annotations")?;
+        Dialect::parse(annotations.get(api::annotations::TEMPLATE_DIALECT)?.as_str()?)
+    };
+    args.dialect.map(Into::into).or_else(noted)
 }
