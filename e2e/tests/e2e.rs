@@ -82,6 +82,8 @@ mod server_side_apply;
 mod service_ways;
 #[path = "e2e/services.rs"]
 mod services;
+#[path = "e2e/shim_kill_points.rs"]
+mod shim_kill_points;
 #[path = "e2e/stateful_sets.rs"]
 mod stateful_sets;
 #[path = "e2e/static_pods.rs"]

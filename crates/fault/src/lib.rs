@@ -12,6 +12,9 @@
 //! A line acts once: it is taken out of the file before it acts. A build without debug assertions has no points: there
 //! [`point`] does nothing, whatever the environment says.
 //!
+//! A process that is started with an empty environment has points too, armed by a file of its own: the one that the
+//! variable `CORACLE_SHIM_FAULT` of its parent names, handed on by [`handed_on`].
+//!
 //! Beside them, what keeps a fault where it is: [`contained`] and [`carried_on`].
 
 mod contained;
@@ -25,6 +28,15 @@ pub fn point(name: &'static str) {
     armed::come_to(name);
     #[cfg(not(debug_assertions))]
     let _ = name;
+}
+
+/// The variable with which a process that gets no other is to be started, so that its points are armed.
+#[must_use]
+pub fn handed_on() -> Option<(&'static str, std::ffi::OsString)> {
+    #[cfg(debug_assertions)]
+    return std::env::var_os("CORACLE_SHIM_FAULT").map(|file| ("CORACLE_FAULT", file));
+    #[cfg(not(debug_assertions))]
+    None
 }
 
 #[cfg(debug_assertions)]

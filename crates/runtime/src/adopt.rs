@@ -29,7 +29,9 @@ impl Runtime {
             }
         };
         for entry in entries.filter_map(Result::ok) {
+            fault::point("adopt.sandbox_found");
             self.adopt_sandbox(&entry.path()).await;
+            fault::point("adopt.sandbox_adopted");
         }
         let known: BTreeSet<String> = self
             .state
@@ -80,6 +82,7 @@ impl Runtime {
         let sandbox = Arc::new(Sandbox::new(directory.to_owned(), config, record, Standing::NotReady));
         self.state.add_sandbox(Arc::clone(&sandbox));
         self.adopt_containers(&sandbox).await;
+        fault::point("adopt.containers_adopted");
         if stopped {
             // The earlier life may have ended after it wrote that down, and before it ended the shim.
             if let Ok(link) = shim_link::connect(directory, |_| {}).await {

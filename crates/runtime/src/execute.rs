@@ -101,7 +101,7 @@ impl Runtime {
             };
             vec![input, output, error]
         };
-        let ended = self.state.expect_execution(number);
+        let ended = self.state.expect_execution(number, &container.record.sandbox);
         let call = Call::Execute(ExecuteCall {
             container: container.record.id.clone(),
             execution: number,

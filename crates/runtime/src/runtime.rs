@@ -70,7 +70,8 @@ pub(crate) struct RuntimeState {
     pub(crate) streaming: StreamingServer,
     sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
     containers: Mutex<BTreeMap<String, Arc<Container>>>,
-    executions: Mutex<BTreeMap<u64, oneshot::Sender<i32>>>,
+    /// Commands that run, by number: whose sandbox's shim tells of the end, and who waits for it.
+    executions: Mutex<BTreeMap<u64, (String, oneshot::Sender<i32>)>>,
     events: broadcast::Sender<ContainerEventResponse>,
     warned: Mutex<BTreeSet<String>>,
     set_aside: Mutex<BTreeMap<String, SetAside>>,
@@ -276,10 +277,10 @@ impl RuntimeState {
         }
     }
 
-    /// Waits for the end of an execution with this number.
-    pub(crate) fn expect_execution(&self, number: u64) -> oneshot::Receiver<i32> {
+    /// Waits for the end of an execution with this number, or of the shim of its sandbox.
+    pub(crate) fn expect_execution(&self, number: u64, sandbox: &str) -> oneshot::Receiver<i32> {
         let (ended, when_ended) = oneshot::channel();
-        lock(&self.executions).insert(number, ended);
+        lock(&self.executions).insert(number, (sandbox.to_owned(), ended));
         when_ended
     }
 
@@ -322,7 +323,7 @@ impl RuntimeState {
             match event {
                 ShimEvent::ContainerExited { container, exit } => state.container_exited(&container, exit),
                 ShimEvent::Executed { execution, exit_code } => {
-                    if let Some(ended) = lock(&state.executions).remove(&execution) {
+                    if let Some((_, ended)) = lock(&state.executions).remove(&execution) {
                         // Whoever waited may have given up.
                         let _ = ended.send(exit_code);
                     }
@@ -352,11 +353,15 @@ impl RuntimeState {
     pub(crate) fn shim_gone(&self, sandbox_id: &str) {
         let Ok(sandbox) = self.sandbox(sandbox_id) else { return };
         sandbox.set_standing(Standing::NotReady);
+        // Nobody will tell how these commands ended.
+        lock(&self.executions).retain(|_, (of, _)| of != sandbox_id);
+        fault::point("loss.seen");
         for container in self.containers_of(sandbox_id) {
             if matches!(container.phase(), Phase::Exited { .. }) {
                 continue;
             }
             self.cgroup(&container.record.cgroup).kill();
+            fault::point("loss.killed");
             let exit = read_exit(&container).unwrap_or_else(|| {
                 tracing::warn!(
                     container = %container.record.id,
@@ -375,6 +380,7 @@ impl RuntimeState {
             {
                 tracing::warn!(%error, "the exit of a container could not be written down");
             }
+            fault::point("loss.recorded");
             self.container_exited(&container.record.id, exit);
         }
     }

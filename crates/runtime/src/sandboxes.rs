@@ -303,6 +303,7 @@ async fn spawn_shim(state: &RuntimeState, directory: &Path) -> Result<i32, CallE
         .arg(reexec::SHIM)
         .arg(directory)
         .env_clear()
+        .envs(fault::handed_on())
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -64,6 +64,7 @@ fn step<T, E: Into<io::Error>>(step: &'static str, result: Result<T, E>) -> Resu
 
 /// Is a shim until the runtime asks it to quit. Standard output carries one line: whether the sandbox stands.
 pub(crate) fn run_shim(directory: &Path) -> ExitCode {
+    fault::point("supervisor.begun");
     let (ready, supervisor) = match set_up(directory) {
         Ok(supervisor) => {
             (ShimReady::Ready { pid: rustix::process::getpid().as_raw_nonzero().get() }, Some(supervisor))
@@ -76,6 +77,7 @@ pub(crate) fn run_shim(directory: &Path) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let Some(supervisor) = supervisor else { return ExitCode::FAILURE };
+    fault::point("supervisor.told");
     if let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
         // The daemon waits for the end of the pipe as well.
         let _ = rustix::stdio::dup2_stdout(&null);
@@ -124,6 +126,7 @@ fn set_up(directory: &Path) -> Result<Supervisor, ShimError> {
         namespaces |= CloneFlags::CLONE_NEWIPC;
     }
     step("make the pod's namespaces", nix::sched::unshare(namespaces))?;
+    fault::point("supervisor.namespaces_made");
     step(
         "separate the mounts from the node's",
         rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC),
@@ -146,7 +149,9 @@ fn set_up(directory: &Path) -> Result<Supervisor, ShimError> {
         )?;
     }
     let pause = if spec.shared_pid { Some(pause::spawn_pause(directory)?) } else { None };
+    fault::point("supervisor.set_up");
     let listener = step("listen on the socket", listen(directory))?;
+    fault::point("supervisor.listening");
     Ok(Supervisor {
         directory: directory.to_owned(),
         listener,

@@ -68,7 +68,7 @@ pub(crate) struct CasePod {
     /// In the environment of all its processes.
     mark: String,
     out: PathBuf,
-    manifest: Value,
+    pub(crate) manifest: Value,
 }
 
 impl CasePod {
@@ -115,7 +115,8 @@ impl CasePod {
         fs::write(self.out.join("ill"), "").expect("written");
     }
 
-    fn lines(&self, name: &str, word: &str) -> Vec<String> {
+    /// The lines with that word in one of the files that the pod wrote.
+    pub(crate) fn lines(&self, name: &str, word: &str) -> Vec<String> {
         let text = fs::read_to_string(self.out.join(name)).unwrap_or_default();
         text.lines().filter(|line| line.contains(word)).map(str::to_owned).collect()
     }
@@ -173,6 +174,8 @@ pub(crate) struct Lane {
     place: Place,
     out: PathBuf,
     fault: PathBuf,
+    /// The same for the shims.
+    shim_fault: PathBuf,
     log: PathBuf,
     port: u16,
     daemon: Option<Child>,
@@ -187,10 +190,12 @@ impl Lane {
         let out = place.data().parent().expect("a parent").join("out");
         fs::create_dir(&out).expect("made");
         let (fault, log) = (place.file("fault", ""), place.file("node.log", ""));
+        let shim_fault = place.file("shim_fault", "");
         let free =
             TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+        let port = free.port();
         let mut lane =
-            Self { place, out, fault, log, port: free.port(), daemon: None, proxy: None, names: None };
+            Self { place, out, fault, shim_fault, log, port, daemon: None, proxy: None, names: None };
         lane.up();
         // One client for all lives of the node: it is much quicker than a kubectl for each question.
         let mut proxy = Command::new("kubectl")
@@ -210,6 +215,16 @@ impl Lane {
 
     /// Starts the daemon and waits until it is ready.
     pub(crate) fn up(&mut self) {
+        let line = self.start();
+        assert!(
+            line.starts_with("export KUBECONFIG="),
+            "the node did not become ready\n{}",
+            self.last_of_log()
+        );
+    }
+
+    /// Starts the daemon, and answers what it says when it is ready; nothing if it ends before.
+    pub(crate) fn start(&mut self) -> String {
         let log = fs::OpenOptions::new().append(true).open(&self.log).expect("the log is there");
         let mut child = self
             .place
@@ -218,6 +233,7 @@ impl Lane {
             .arg("--data-dir")
             .arg(self.place.data())
             .env("CORACLE_FAULT", &self.fault)
+            .env("CORACLE_SHIM_FAULT", &self.shim_fault)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -226,11 +242,13 @@ impl Lane {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("readable");
         self.daemon = Some(child);
-        assert!(
-            line.starts_with("export KUBECONFIG="),
-            "the node did not become ready\n{}",
-            self.last_of_log()
-        );
+        line
+    }
+
+    /// Ends the daemon at once.
+    pub(crate) fn kill(&mut self) {
+        let mut daemon = self.daemon.take().expect("it runs");
+        daemon.kill().and_then(|()| daemon.wait()).expect("a child");
     }
 
     pub(crate) fn arm(&self, case: &Case) {
@@ -239,8 +257,35 @@ impl Lane {
 
     /// Writes the file of the crate `fault`.
     pub(crate) fn arm_lines(&self, lines: &str) {
-        let beside = self.fault.with_extension("made");
-        fs::write(&beside, lines).and_then(|()| fs::rename(&beside, &self.fault)).expect("written");
+        write_whole(&self.fault, lines);
+    }
+
+    /// Writes that of the shims.
+    pub(crate) fn arm_shims(&self, lines: &str) {
+        write_whole(&self.shim_fault, lines);
+    }
+
+    /// Waits until a shim has come to the point that is armed, and has ended there.
+    pub(crate) fn wait_for_shim_death(&self) -> Outcome {
+        self.wait("no shim came to the point", || {
+            let armed = fs::read_to_string(&self.shim_fault).unwrap_or_default();
+            ensure(armed.is_empty(), || armed)
+        })
+    }
+
+    /// The shims of this node that run.
+    pub(crate) fn shims(&self) -> BTreeSet<u32> {
+        let mark = format!("{}/runtime/sandboxes/", self.place.data().display());
+        let lines = e2e::left_behind(&mark).into_iter();
+        let found: BTreeSet<u32> =
+            lines.filter_map(|line| line.strip_prefix("process ")?.split(':').next()?.parse().ok()).collect();
+        // A child that it forked looks like it until it executes its program.
+        let parent = |pid: &u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+            line.and_then(|parent| parent.trim().parse::<u32>().ok())
+        };
+        found.iter().copied().filter(|pid| parent(pid).is_some_and(|it| !found.contains(&it))).collect()
     }
 
     /// What has not acted yet.
@@ -299,7 +344,9 @@ impl Lane {
         }
         let serve = "touch /scratch/ok; busybox httpd -f -vv -p 8080 -h /scratch 2>> /out/requests & \
                      until busybox wget -q -O /dev/null http://127.0.0.1:8080/ok; do sleep 0.02; done; touch /scratch/serving";
-        let mut side = container("side", format!("{}; {serve}; {stay}", born("side")));
+        // A second sandbox finds the volume as the first one left it.
+        let anew = "rm -f /scratch/serving /scratch/ok";
+        let mut side = container("side", format!("{anew}; {}; {serve}; {stay}", born("side")));
         side["restartPolicy"] = json!("Always");
         side["startupProbe"] = exec("until [ -e /scratch/serving ]; do sleep 0.02; done");
         side["startupProbe"]["periodSeconds"] = json!(1);
@@ -318,6 +365,17 @@ impl Lane {
             },
         });
         CasePod { name: name.to_owned(), mark: out.display().to_string(), out, manifest }
+    }
+
+    /// A pod to which nothing happens unless somebody does it: no probe, no hook.
+    pub(crate) fn new_bystander(&self, name: &str) -> CasePod {
+        let mut pod = self.new_pod(name, Stage::Start);
+        let spec = &mut pod.manifest["spec"];
+        spec["containers"][0]["lifecycle"].take();
+        spec["containers"][0]["livenessProbe"].take();
+        spec["initContainers"][1]["startupProbe"].take();
+        pod.manifest["metadata"]["annotations"].take();
+        pod
     }
 
     /// Asks the API; `None` when nobody answers.
@@ -523,6 +581,12 @@ fn waiting_processes() -> f64 {
     let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok()).unwrap_or(1.0);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (load / processors as f64).max(1.0)
+}
+
+/// Whoever reads the file finds all of it.
+fn write_whole(path: &Path, lines: &str) {
+    let beside = path.with_extension("made");
+    fs::write(&beside, lines).and_then(|()| fs::rename(&beside, path)).expect("written");
 }
 
 fn entries(dir: &Path) -> Vec<String> {

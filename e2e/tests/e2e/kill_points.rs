@@ -202,6 +202,8 @@ fn points_of_the_source() -> BTreeSet<String> {
     points.extend(of_controllers.into_iter().filter(|point| point.starts_with("bind.")));
     // The directories of claims have a table of their own.
     points.retain(|point| !super::storage_kill_points::is_here(point));
+    // So have the shims, and what is done about them when they or the daemon are lost.
+    points.retain(|point| !super::shim_kill_points::is_here(point));
     points
 }
 

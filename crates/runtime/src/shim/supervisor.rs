@@ -154,8 +154,14 @@ impl Supervisor {
         let Some(container) = self.containers.get_mut(id) else { return };
         match container.advance() {
             Progress::Nothing => {}
-            Progress::Ready { asker, warnings } => self.clients.reply(asker, Reply::Created { warnings }),
-            Progress::Started { asker } => self.clients.reply(asker, Reply::Done),
+            Progress::Ready { asker, warnings } => {
+                fault::point("supervisor.built");
+                self.clients.reply(asker, Reply::Created { warnings });
+            }
+            Progress::Started { asker } => {
+                fault::point("supervisor.start_recorded");
+                self.clients.reply(asker, Reply::Done);
+            }
             Progress::Failed { asker, message } => self.clients.reply(asker, Reply::Failed { message }),
         }
     }
@@ -164,7 +170,10 @@ impl Supervisor {
         let Some(execution) = self.executions.get_mut(&number) else { return };
         match execution.advance() {
             Begun::NotYet => {}
-            Begun::Yes(asker) => self.clients.reply(asker, Reply::Done),
+            Begun::Yes(asker) => {
+                fault::point("supervisor.execution_begun");
+                self.clients.reply(asker, Reply::Done);
+            }
             Begun::Failed(asker, message) => self.clients.reply(asker, Reply::Failed { message }),
         }
     }
@@ -217,6 +226,7 @@ impl Supervisor {
                 self.clients.reply(asker, reply);
             }
             Call::Quit { kill } => {
+                fault::point("supervisor.quit_asked");
                 let mut running =
                     self.containers.values().filter(|container| !container.phase.is_over()).peekable();
                 if running.peek().is_some() && !kill {
@@ -224,6 +234,7 @@ impl Supervisor {
                 }
                 running.for_each(Container::kill);
                 self.quitting = true;
+                fault::point("supervisor.quitting");
                 self.clients.reply(asker, Reply::Done);
             }
         }
@@ -255,8 +266,12 @@ impl Supervisor {
             user_namespace: self.user_namespace.as_ref(),
             target_of: &target_of,
         };
+        fault::point("supervisor.create_asked");
         match Container::create(id.clone(), asker, surroundings) {
-            Ok(container) => drop(self.containers.insert(id, container)),
+            Ok(container) => {
+                fault::point("supervisor.forked");
+                drop(self.containers.insert(id, container));
+            }
             Err(error) => self.clients.reply(asker, Reply::Failed { message: error.to_string() }),
         }
     }
@@ -269,7 +284,10 @@ impl Supervisor {
             let state = container.phase.name().to_owned();
             return self.clients.reply(asker, Reply::WrongState { state });
         }
-        if let Err(error) = container.start(asker) {
+        fault::point("supervisor.start_asked");
+        let started = container.start(asker);
+        fault::point("supervisor.word_given");
+        if let Err(error) = started {
             let message = format!("the container's first process is gone: {error}");
             self.clients.reply(asker, Reply::Failed { message });
         }
@@ -281,7 +299,11 @@ impl Supervisor {
             Some(container) if matches!(container.phase, Phase::Exited) => {
                 self.clients.reply(asker, Reply::Done)
             }
-            Some(container) => container.stop(asker, signal, timeout),
+            Some(container) => {
+                fault::point("supervisor.stop_asked");
+                container.stop(asker, signal, timeout);
+                fault::point("supervisor.stop_signalled");
+            }
         }
     }
 
@@ -290,6 +312,7 @@ impl Supervisor {
             None => Reply::Unknown,
             Some(container) if matches!(container.phase, Phase::Exited) => {
                 // What is left in the group is a matter of the daemon, which removes it once more.
+                fault::point("supervisor.forget_asked");
                 container.remove_cgroup();
                 self.containers.remove(id);
                 Reply::Done
@@ -315,13 +338,17 @@ impl Supervisor {
             .pidfd
             .try_clone()
             .map_err(|source| super::containers::CreateError::Step { step: "copy a descriptor", source });
+        fault::point("supervisor.execute_asked");
         let begun = begun.and_then(|target| {
             let namespaces =
                 ExecutionNamespaces { pid: &self.own_pid_namespace, user: self.user_namespace.as_ref() };
             Execution::begin(call, asker, directory, target, namespaces, descriptors)
         });
         match begun {
-            Ok(execution) => drop(self.executions.insert(number, execution)),
+            Ok(execution) => {
+                fault::point("supervisor.execution_forked");
+                drop(self.executions.insert(number, execution));
+            }
             Err(error) => self.clients.reply(asker, Reply::Failed { message: error.to_string() }),
         }
     }
@@ -375,6 +402,7 @@ impl Supervisor {
                 if let Some(execution) = self.executions.remove(&number)
                     && let Some(exit_code) = execution.exit_code(status)
                 {
+                    fault::point("supervisor.execution_ended");
                     self.clients.broadcast(&Message::Executed { execution: number, exit_code });
                 }
             }
@@ -393,7 +421,9 @@ impl Supervisor {
             self.containers.remove(id);
             return;
         }
+        fault::point("supervisor.end_seen");
         let exit = container.ended(status, &mut self.buffer);
+        fault::point("supervisor.end_recorded");
         container.stopping.kill_at = None;
         let askers = std::mem::take(&mut container.stopping.askers);
         for execution in self.executions.values().filter(|execution| execution.container == id) {
