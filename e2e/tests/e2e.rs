@@ -42,6 +42,8 @@ mod file_key;
 mod histories;
 #[path = "e2e/hooks.rs"]
 mod hooks;
+#[path = "e2e/host_network.rs"]
+mod host_network;
 #[path = "e2e/job_kill_points.rs"]
 mod job_kill_points;
 #[path = "e2e/jobs.rs"]
@@ -58,6 +60,8 @@ mod node;
 mod nodes;
 #[path = "e2e/output.rs"]
 mod output;
+#[path = "e2e/own_machine.rs"]
+mod own_machine;
 #[path = "e2e/pod_fields.rs"]
 mod pod_fields;
 #[path = "e2e/pod_life.rs"]
@@ -76,6 +80,8 @@ mod reboots;
 mod run_workloads;
 #[path = "e2e/scheduling.rs"]
 mod scheduling;
+#[path = "e2e/separate_processes.rs"]
+mod separate_processes;
 #[path = "e2e/server_side_apply.rs"]
 mod server_side_apply;
 #[path = "e2e/service_ways.rs"]

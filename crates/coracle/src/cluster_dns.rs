@@ -1,5 +1,5 @@
-//! The cluster's DNS on this node: its sockets, the way of pods to them, its service. Without a packet filter there is no way:
-//! that is said once, and pods ask the machine's resolvers.
+//! The cluster's DNS on this node: its sockets, the way of pods to them, its service. Without a packet filter nobody is led from
+//! the service's address to it: pods ask it at the node's own address then, which is said once.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use network::{AddressRange, DnsRoute, Network};
+use network::{AddressRange, DnsRoute, Network, RouteDnsError};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const USUAL_DOMAIN: &str = "cluster.local";
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-dns";
+const DNS_PORT: u16 = 53;
 
 /// What `--cluster-dns` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +76,10 @@ pub(crate) fn domain(text: &str) -> Result<String, String> {
 
 /// A DNS that runs.
 pub(crate) struct ClusterDns {
-    /// Where pods are led.
+    /// Where it listens for pods.
     for_pods: SocketAddrV4,
+    /// Where pods ask.
+    asked_at: Ipv4Addr,
     end: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -115,7 +118,19 @@ impl ClusterDns {
             ServiceRange::default().to_string().parse().map_err(|error| format!("{error}"))?;
         let sockets = Sockets::bind(node).map_err(|error| format!("it cannot listen: {error}"))?;
         let route = DnsRoute { service: address, pods: sockets.for_pods(), machine: sockets.for_machine() };
-        network.route_dns(route).await.map_err(|error| error.to_string())?;
+        let asked_at = match network.route_dns(route).await {
+            Ok(()) => address,
+            // Pods can name no port to their resolver.
+            Err(RouteDnsError::Unsupported) if sockets.for_pods().port() == DNS_PORT => {
+                tracing::warn!(
+                    address = %node,
+                    "without nf_tables the pods of this node ask the cluster DNS at the node's own address; names are found, \
+                     also of services that have no route"
+                );
+                node
+            }
+            Err(error) => return Err(error.to_string()),
+        };
         let config = DnsConfig::new(domain.to_owned(), address, services, network.range());
         let for_pods = sockets.for_pods();
         let end = CancellationToken::new();
@@ -126,7 +141,12 @@ impl ClusterDns {
                 tracing::error!(%error, "the cluster DNS did not start");
             }
         });
-        Ok(ClusterDns { for_pods, end, tasks })
+        Ok(ClusterDns { for_pods, asked_at, end, tasks })
+    }
+
+    /// The address at which pods of this node ask it.
+    pub(crate) fn asked_at(&self) -> Ipv4Addr {
+        self.asked_at
     }
 
     /// Lets its service lead to it, where others look for it.

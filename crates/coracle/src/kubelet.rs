@@ -202,7 +202,7 @@ async fn start_dns(
     let (Some(own), Some(api)) = (own, api) else { return (Some(address), None) };
     let sources = cluster_dns::own_sources(&api.client, shutdown);
     let dns = ClusterDns::start(&config.options.cluster_domain, address, &own.network, sources).await;
-    (Some(address).filter(|_| dns.is_some()), dns)
+    (dns.as_ref().map(ClusterDns::asked_at), dns)
 }
 
 /// Routes the services of the cluster for the pods of this node.

@@ -186,7 +186,7 @@ impl Node {
         let kubelet_config = KubeletConfig {
             // The controllers of this process know that it lives.
             renews_lease: false,
-            cluster_dns: dns_address.filter(|_| dns.is_some()).iter().map(ToString::to_string).collect(),
+            cluster_dns: dns.iter().map(|dns| dns.asked_at().to_string()).collect(),
             ..kubelet_config(&config, &directory, address)
         };
         let node_client =

@@ -23,6 +23,7 @@ mod links;
 mod machine;
 mod netlink;
 mod nftables;
+mod node_address;
 mod packet_filter;
 mod pods;
 mod range;

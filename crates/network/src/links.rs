@@ -60,7 +60,7 @@ const ROUTE_UNICAST: u8 = 1;
 const ROUTE_UNREACHABLE: u8 = 7;
 const ROUTE_ONLINK: u32 = 4;
 /// The origin that our routes carry (`ip route` shows it as `proto 197`), so that an administrator can tell them apart.
-const ROUTE_ORIGIN: u8 = 197;
+pub(crate) const ROUTE_ORIGIN: u8 = 197;
 
 /// The group of the links of pods of every node, by which a node knows the pods of others (`ip link show group 49372`).
 pub(crate) const LINK_GROUP: u32 = 0xc0dc;

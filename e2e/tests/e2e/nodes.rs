@@ -76,10 +76,10 @@ fn a_node_is_cordoned_drained_and_opened_again_with_kubectl() {
 }
 
 /// A part of Coracle that runs by itself, ended when dropped.
-struct Part(Child);
+pub(crate) struct Part(Child);
 
 impl Part {
-    fn start(place: &Place, log: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, log: &str, arguments: &[&str]) -> Self {
         let log = place.file(log, "");
         let child = place
             .coracle(arguments)
@@ -91,7 +91,7 @@ impl Part {
         Self(child)
     }
 
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -288,9 +288,15 @@ fn without_nf_tables_pods_run_services_have_no_route_and_it_is_said_once() {
     wait_for_endpoint(&node);
     let pod = node.kubectl_ok(&["get", "pod", "web", "-o", "jsonpath={.status.podIP}"], "");
     let connect = "import os, socket; socket.create_connection((os.environ['WEB_SERVICE_HOST'], 80), 10)";
-    let script = format!("{CURL} http://{pod}:8080/; python3 -c \"{connect}\" 2>&1 | tail -n 1");
+    let headless = "apiVersion: v1\nkind: Service\nmetadata: {name: pods}\nspec: {clusterIP: None, selector: {app: web}}\n";
+    node.kubectl_ok(&["create", "-f", "-"], headless);
+    // Names are found nevertheless, and lead on where no service stands between.
+    let script = format!(
+        "{CURL} http://{pod}:8080/; python3 -c \"{connect}\" 2>&1 | tail -n 1; getent ahostsv4 web | grep -c STREAM; \
+         until getent ahostsv4 pods > /dev/null; do :; done; {CURL} http://pods:8080/"
+    );
     let said = output_of(&node, "client", &script);
-    assert_eq!(said, "from web\nOSError: [Errno 113] No route to host\n");
+    assert_eq!(said, "from web\nOSError: [Errno 113] No route to host\n1\nfrom web\n");
     let said = node.log().matches("services have no route").count();
     assert_eq!(said, 1, "{}", node.log());
 }

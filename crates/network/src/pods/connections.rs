@@ -14,6 +14,7 @@ use crate::claims::Claims;
 use crate::dns_route::DnsRoute;
 use crate::identity::NodeIdentity;
 use crate::links::{self, LOOPBACK, PodLink, Routing};
+use crate::node_address;
 use crate::packet_filter::{ApiRoute, PacketFilter};
 use crate::services::{LoopbackReach, ServiceRouter};
 
@@ -254,6 +255,8 @@ impl PodConnections {
                 outcome = outcome.and(filter.remove().map_err(TeardownPodError::Kernel));
             }
             outcome = outcome.and(routing.remove_held_range(range).map_err(TeardownPodError::Kernel));
+            let address = self.allocations.node_address();
+            outcome = outcome.and(node_address::give_up(routing, address).map_err(TeardownPodError::Kernel));
         }
         if let Some(claims) = &self.claims {
             if claims.release(range) && claims.take_forwarding_was_off() {

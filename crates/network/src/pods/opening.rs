@@ -13,6 +13,7 @@ use crate::claims::{Claim, ClaimRangeError, Claims};
 use crate::identity::NodeIdentity;
 use crate::links::{self, Link, Routing};
 use crate::netlink::NetlinkError;
+use crate::node_address;
 use crate::packet_filter::PacketFilter;
 use crate::range::AddressRange;
 use crate::services::{LoopbackReach, RouterConfig, ServiceRouter, remove_services_of};
@@ -78,6 +79,7 @@ impl PodConnections {
         {
             // What cannot be removed is a route to nowhere.
             let _ = usable.remove_held_range(former);
+            let _ = node_address::give_up(usable, Allocations::new(former).node_address());
         }
         let mut allocations =
             remembered.filter(|known| known.range() == range).unwrap_or_else(|| Allocations::new(range));
@@ -102,6 +104,9 @@ impl PodConnections {
                 warnings.push(NetworkWarning::NoLinks { reason: chain(&error) });
                 routing = None;
             } else {
+                if let Err(error) = node_address::keep(usable, allocations.node_address()) {
+                    tracing::warn!(%error, "the node's address exists only while it has pods with a network of their own");
+                }
                 // An older version made links without a group.
                 let _ = usable
                     .apply(&own_links.iter().map(|link| links::join_group(link.index)).collect::<Vec<_>>());
@@ -179,6 +184,7 @@ fn clear_abandoned(routing: &mut Routing, range: AddressRange, data_dir: &Path) 
             PacketFilter::remove_table_of(&identity),
             remove_services_of(routing, &identity),
             routing.remove_held_range(range),
+            node_address::give_up(routing, Allocations::new(range).node_address()),
         ]);
     for error in outcomes.filter_map(Result::err) {
         tracing::debug!(data_dir = %data_dir.display(), %error, "something of an abandoned node could not be removed");

@@ -35,6 +35,25 @@ fn pods_reach_each_other_the_machine_and_what_is_beyond() {
 }
 
 #[test]
+fn a_node_without_pods_is_reached_at_its_address_too_and_nothing_is_left_of_it() {
+    let Some(machine) = Machine::new() else { return };
+    let before = machine.routing().routes().expect("routes");
+    let network = machine.open("node");
+    let node = network.node_address();
+    let reached = || talk(&machine.namespace, any(80), &machine.namespace, (node, 80).into()).is_some();
+    assert!(reached(), "before the first pod");
+    drop(add_pod(&network, "one", &[]));
+    now(network.teardown_pod("one")).expect("disconnected");
+    assert!(reached(), "after the last one");
+    drop(network);
+    let network = machine.open("node");
+    assert!(reached(), "in the next life of the node");
+    now(network.cleanup()).expect("cleaned up");
+    assert!(!reached());
+    assert_eq!(machine.routing().routes().expect("routes"), before);
+}
+
+#[test]
 fn the_first_packet_to_and_from_a_pod_arrives() {
     let Some(machine) = Machine::new() else { return };
     let network = machine.open("node");
