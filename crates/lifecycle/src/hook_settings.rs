@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LifecycleHandler, Pod};
 
 use crate::containers::pod_container;
-use crate::hooks::HookKind;
+use crate::hook::HookKind;
 
 /// On a pod: the contract of its hooks. The only value is [`HOOK_CONTRACT_DOCUMENT`].
 pub const HOOK_CONTRACT: &str = "hooks.coracle.dev/contract";
@@ -108,7 +108,7 @@ pub fn parse_hook_timeout(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::{HookSettings, hook_handler, hook_timeout, parse_hook_timeout};
-    use crate::hooks::HookKind;
+    use crate::hook::HookKind;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
     use std::time::Duration;

@@ -144,3 +144,10 @@ impl Tally {
         tally
     }
 }
+
+impl PodMemory {
+    /// How the pod ends, if all that it runs has ended and nothing starts again.
+    pub fn outcome(&self, pod: &Pod, runtime: &RuntimePod) -> Option<PodPhase> {
+        outcome(pod, self, runtime)
+    }
+}

@@ -13,9 +13,9 @@ use crate::hooks::{StartHooks, start_hooks, starting_text, stopping_text};
 use crate::instance::{Exit, Instance, latest_instance};
 use crate::memory::{ContainerMemory, StopCause};
 use crate::phase::{PodPhase, pod_phase};
-use crate::plan::PodView;
 use crate::reasons;
 use crate::restart::will_restart;
+use crate::view::PodView;
 
 /// What a status says of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

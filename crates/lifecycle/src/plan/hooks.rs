@@ -1,11 +1,13 @@
 //! Where hooks come in between: a start hook holds up everything else of its pod, a preStop hook the stop signal of its
 //! container.
 
-use super::{Action, KillReason, Plan, PodView};
+use crate::action::{Action, KillReason, Plan};
 use crate::clock::BootTime;
+use crate::hook::{HookKey, HookKind, HookOutcome};
 use crate::hook_settings::hook_handler;
-use crate::hooks::{HookKey, HookKind, HookOutcome, StartHooks, instance_runs, start_hooks};
+use crate::hooks::{StartHooks, instance_runs, start_hooks};
 use crate::observed::ObservedContainer;
+use crate::view::PodView;
 
 /// Shortest time between stop signal and kill signal.
 pub(super) const MINIMUM_GRACE_SECONDS: i64 = 2;

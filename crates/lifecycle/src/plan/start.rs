@@ -1,13 +1,16 @@
 //! The half of the decision that brings a pod up and keeps it so.
 
 use super::hooks::{AfterStart, Stop, after_start, announced, is_held_up, stop_step};
-use super::{Action, KillReason, Plan, PodView, active_deadline};
+use crate::action::{Action, KillReason, Plan};
 use crate::clock::BootTime;
 use crate::containers::{ContainerRole, PodContainer, container_role, ephemeral_containers, pod_containers};
-use crate::hooks::{HookKind, has_start_hooks};
+use crate::hook::HookKind;
+use crate::hooks::has_start_hooks;
 use crate::instance::{Exit, Instance, latest_instance};
 use crate::observed::{ContainerPhase, ObservedContainer, ObservedSandbox};
 use crate::restart::will_restart;
+use crate::stop_orders::active_deadline;
+use crate::view::PodView;
 
 /// What a container lets happen after it in the order of the pod.
 enum Gate {

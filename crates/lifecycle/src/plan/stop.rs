@@ -2,10 +2,11 @@
 //! then the sandbox, then volumes, then, if its object was deleted, the rest.
 
 use super::hooks::{MINIMUM_GRACE_SECONDS, Stop, abandon_start_hooks, stop_step};
-use super::{Action, KillReason, Plan, PodView};
+use crate::action::{Action, KillReason, Plan};
 use crate::containers::{ContainerRole, pod_containers};
 use crate::memory::{StopCause, StopOrder};
 use crate::observed::{ContainerPhase, ObservedContainer};
+use crate::view::PodView;
 
 pub(super) fn plan_stop(view: &PodView<'_>, order: StopOrder) -> Plan {
     let mut plan = Plan::default();
