@@ -19,6 +19,7 @@ mod findings;
 mod hooks;
 mod ingress;
 mod ingress_class;
+mod ip_family;
 mod kind_rules;
 mod kinds;
 mod limit_range;
@@ -52,6 +53,7 @@ pub use errors::{BadValue, Cause, FieldError, FieldErrorKind, FieldErrors};
 pub use field_support::{
     FIELD_RULES, FieldRule, FieldSupport, FieldValues, canonical_path, field_warnings, rules_of,
 };
+pub use ip_family::{ClusterFamilies, IpFamily};
 pub use limit_range::{claim_refusal, pod_refusal};
 pub use prepare::{
     default_pod_spec, needed_sources, prepare_create, prepare_ephemeral_containers_update,

@@ -66,6 +66,9 @@ pub fn prepare_create(
     }
     rules(resource).generate(object);
     defaults::apply(resource, object);
+    if is_core(resource, "Service") {
+        service::settle(None, object, request.families)?;
+    }
     if is_core(resource, "Pod") {
         pod::admit(object, request);
     }
@@ -107,13 +110,13 @@ pub fn prepare_update(
     if is_core(resource, "Secret") {
         secret::merge_text(new);
     }
-    if is_core(resource, "Service") {
-        service::keep_allocations(old, new);
-    }
     if is_core(resource, "Pod") {
         pod::admit_update(old, new);
     }
     defaults::apply(resource, new);
+    if is_core(resource, "Service") {
+        service::settle(Some(old), new, request.families)?;
+    }
     rules(resource).keep(old, new);
     let (mut errors, mut warnings) = (FieldErrors::default(), Vec::new());
     metadata::validate_update(&mut errors, old, new);

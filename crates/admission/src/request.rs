@@ -6,6 +6,8 @@ use std::fmt;
 use api::FeatureGates;
 use serde_json::Value;
 
+use crate::ip_family::ClusterFamilies;
+
 /// A text for a `Warning` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning(pub String);
@@ -72,6 +74,8 @@ pub struct AdmissionRequest {
     pub gates: FeatureGates,
     /// `--env-file-mounts`.
     pub env_file_mounts: EnvFileMounts,
+    /// The families of the cluster's addresses.
+    pub families: ClusterFamilies,
     /// The object of the pod's service account, when it exists: its `automountServiceAccountToken` and
     /// `imagePullSecrets` are applied at create.
     pub service_account: Option<Value>,

@@ -1,5 +1,6 @@
 //! Services: ports, types, addresses.
 
+mod addresses;
 mod families;
 mod type_change;
 
@@ -8,14 +9,13 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::errors::FieldErrors;
+use crate::ip_family::ClusterFamilies;
 use crate::path::Path;
 use crate::scalars::{
     in_range, ip_address, labels, one_of, optional_one_of, port, port_number, required_label, subdomain,
 };
 use crate::tree::{is_set, items, text};
 
-pub(crate) use families::default_families;
-pub(crate) use type_change::keep_allocations;
 use type_change::needs_health_check;
 
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameNode", "PreferSameZone"];
@@ -23,6 +23,31 @@ const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort
 
 /// The kubelet's own port must not be taken from outside.
 const KUBELET_PORT: i64 = 10_250;
+
+/// Settles which addresses and ports a new service, or one that replaces `old`, keeps and asks for.
+///
+/// # Errors
+///
+/// What of its addresses and families it may not have in this cluster. Upstream tells this before it looks at anything else.
+pub(crate) fn settle(
+    old: Option<&Value>,
+    new: &mut Value,
+    cluster: ClusterFamilies,
+) -> Result<(), FieldErrors> {
+    let (before, after) = (old.map(|old| &old["spec"]), &mut new["spec"]);
+    if !after.is_object() {
+        return Ok(());
+    }
+    if let Some(before) = before {
+        type_change::keep_allocations(before, after);
+    }
+    families::normalise(before, after);
+    families::settle(before, after, cluster)?;
+    if let Some(before) = before {
+        type_change::drop_unneeded(before, after);
+    }
+    Ok(())
+}
 
 /// Checks a service.
 pub(crate) fn validate(errors: &mut FieldErrors, service: &Value) {
@@ -45,8 +70,14 @@ pub(crate) fn validate(errors: &mut FieldErrors, service: &Value) {
     let timeout = &spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"];
     let at = path.child("sessionAffinityConfig").child("clientIP").child("timeoutSeconds");
     in_range(errors, &at, timeout, 1, 86_400);
-    addresses(errors, &path, spec, kind);
-    families::validate_families(errors, &path, spec, kind);
+    if kind == "ExternalName" {
+        addresses::validate_without(errors, &path, spec);
+    } else {
+        addresses::validate_related(errors, &path, spec);
+    }
+    for (index, address) in items(&spec["externalIPs"]).iter().enumerate() {
+        ip_address(errors, &path.child("externalIPs").index(index), text(address));
+    }
     one_of(errors, &path.child("type"), &spec["type"], &TYPES);
     if kind == "ClusterIP" {
         for (index, one) in ports.iter().enumerate() {
@@ -138,34 +169,6 @@ fn service_port<'a>(
     }
 }
 
-fn addresses(errors: &mut FieldErrors, path: &Path, spec: &Value, kind: &str) {
-    let (one, all) = (text(&spec["clusterIP"]), items(&spec["clusterIPs"]));
-    if kind == "ExternalName" {
-        if !all.is_empty() {
-            errors.invalid(
-                &path.child("clusterIPs"),
-                all.to_vec(),
-                "may not be set for ExternalName services",
-            );
-        }
-        return;
-    }
-    if !all.is_empty() && text(&all[0]) != one {
-        let detail = "first value must match `clusterIP`";
-        errors.invalid(&path.child("clusterIPs").index(0), all[0].clone(), detail);
-    }
-    for (index, address) in all.iter().enumerate() {
-        let address = text(address);
-        if index == 0 && address == "None" {
-            continue;
-        }
-        ip_address(errors, &path.child("clusterIPs").index(index), address);
-    }
-    for (index, address) in items(&spec["externalIPs"]).iter().enumerate() {
-        ip_address(errors, &path.child("externalIPs").index(index), text(address));
-    }
-}
-
 fn unique_ports(errors: &mut FieldErrors, path: &Path, ports: &[Value]) {
     let (mut node_ports, mut service_ports) = (BTreeSet::new(), BTreeSet::new());
     for (index, one) in ports.iter().enumerate() {
@@ -203,14 +206,5 @@ pub(crate) fn validate_update(errors: &mut FieldErrors, old: &Value, new: &Value
         let at = Path::root("spec").child("healthCheckNodePort");
         errors.invalid(&at, after["healthCheckNodePort"].clone(), "field is immutable");
     }
-    if before["type"] == "ExternalName" || after["type"] == "ExternalName" {
-        return;
-    }
-    let (was, is) = (items(&before["clusterIPs"]), items(&after["clusterIPs"]));
-    if let Some(first) = was.first()
-        && is.first() != Some(first)
-    {
-        let at = Path::root("spec").child("clusterIPs").index(0);
-        errors.invalid(&at, is.to_vec(), "may not change once set");
-    }
+    addresses::validate_change(errors, &Path::root("spec"), before, after);
 }

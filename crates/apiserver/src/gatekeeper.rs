@@ -307,7 +307,7 @@ fn host_is_own(server: &Server, host: &str) -> bool {
     let is_loopback = host == "localhost" || address.is_some_and(|address| address.is_loopback());
     is_loopback
         || SERVICE_NAMES.contains(&host.as_str())
-        || address == Some(IpAddr::V4(server.addresses.range().kubernetes()))
+        || address == Some(server.addresses.ranges().kubernetes())
         || address.is_some_and(|address| server.config.advertise.is_some_and(|own| own.ip() == address))
         || server.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(&host))
 }

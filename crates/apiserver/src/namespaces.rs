@@ -1,6 +1,7 @@
 //! What every cluster has, what every namespace has, and how a namespace ends.
 
 mod drain;
+mod own_service;
 
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ pub(crate) async fn ensure_of(
 
 /// Makes sure that everything is there that every cluster has, and takes up again what was going on.
 pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
-    note_services(server).map_err(|error| StartError::bootstrap("the list of services", &error))?;
+    own_service::note_all(server).map_err(|error| StartError::bootstrap("the list of services", &error))?;
     // All at once, so that they share commits.
     try_join_all(STANDARD.map(|name| async move {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -72,19 +73,9 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
     }))
     .await?;
     system_priorities(server).await?;
-    let port = server.config.advertise.map_or(6443, |address| address.port());
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
-        "spec": {
-            "type": "ClusterIP",
-            "clusterIP": server.addresses.range().kubernetes().to_string(),
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
-        },
-    });
-    let failed = |error| StartError::bootstrap("service default/kubernetes", &error);
-    ensure(server, "services", "default", service).await.map_err(failed)?;
-    renew_port(server, port).await.map_err(failed)?;
+    own_service::ensure(server)
+        .await
+        .map_err(|error| StartError::bootstrap("service default/kubernetes", &error))?;
     let namespaces =
         core(server, "namespaces").map_err(|error| StartError::bootstrap("namespaces", &error))?;
     let listed = server.store.list(namespaces.collection(), None, None, None).map(|listing| listing.objects);
@@ -115,29 +106,6 @@ async fn system_priorities(server: &Arc<Server>) -> Result<(), StartError> {
     }))
     .await
     .map(drop)
-}
-
-/// The server may listen elsewhere than the last time.
-async fn renew_port(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
-    let kind = core(server, "services")?;
-    let write = Write::of_server(server, kind, "default");
-    let make = |old: &Value| {
-        let mut object = old.clone();
-        if let Some(target) = object.pointer_mut("/spec/ports/0/targetPort") {
-            *target = json!(port);
-        }
-        Ok(Candidate { object, warnings: Vec::new(), keeps_version: false })
-    };
-    update_object(&write, "kubernetes", Part::Main, make).await.map(drop)
-}
-
-fn note_services(server: &Server) -> Result<(), ApiError> {
-    let services = core(server, "services")?;
-    let listing = server.store.list(services.collection(), None, None, None).map_err(ApiError::from_read)?;
-    for service in &listing.objects {
-        server.addresses.note(&object::tree(service));
-    }
-    Ok(())
 }
 
 /// Makes sure that a namespace has its service account and the authority's certificate.

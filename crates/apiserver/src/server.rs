@@ -25,7 +25,8 @@ use crate::openapi::Documents;
 use crate::own_endpoints::{self, ReachedAt};
 use crate::quotas::Quotas;
 use crate::rbac::{self, RoleKeeper};
-use crate::service_addresses::{ServiceAddresses, ServiceRange};
+use crate::service_addresses::ServiceAddresses;
+use crate::service_ranges::ServiceRanges;
 use crate::status::ApiError;
 use crate::tokens::{FixedTokens, Tokens};
 use crate::workshop::Workshop;
@@ -39,7 +40,7 @@ pub struct ApiServerConfig {
     /// Who may mount the volume of an env file.
     pub env_file_mounts: EnvFileMounts,
     /// Cluster addresses of services.
-    pub service_range: ServiceRange,
+    pub service_ranges: ServiceRanges,
     /// Where clients reach the server; named in the service `default/kubernetes`.
     pub advertise: Option<SocketAddr>,
     /// Names and addresses that clients may put into `Host`, besides loopback and the names of `default/kubernetes`.
@@ -156,7 +157,7 @@ impl ApiServer {
             kinds: KindTable::builtin()?,
             openapi: Documents::default(),
             nodes: NodesHandle(nodes),
-            addresses: ServiceAddresses::new(config.service_range),
+            addresses: ServiceAddresses::new(config.service_ranges),
             quotas: Quotas::default(),
             reached_at: ReachedAt::new(None),
             in_flight: InFlight::default(),

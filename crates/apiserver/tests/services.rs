@@ -29,7 +29,7 @@ async fn patch(running: &Running, name: &str, spec: Value) -> (StatusCode, Value
 
 async fn small() -> Running {
     let config = ApiServerConfig {
-        service_range: "10.9.0.0/28".parse().expect("a range"),
+        service_ranges: "10.9.0.0/28".parse().expect("a range"),
         ..ApiServerConfig::default()
     };
     Running::start_with(config, Arc::new(NoNodes)).await
@@ -185,7 +185,7 @@ async fn families_are_those_of_the_cluster_unless_endpoints_are_the_users_own() 
         (json!({"ipFamilyPolicy": "Some"}), "spec.ipFamilyPolicy: Unsupported value: \"Some\""),
         (
             json!({"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "SingleStack"}),
-            "must be RequireDualStack or PreferDualStack when multiple 'ipFamilies' are specified",
+            "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
         ),
         (
             json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"], "ipFamilies": ["IPv4"]}),
@@ -208,6 +208,125 @@ async fn families_are_those_of_the_cluster_unless_endpoints_are_the_users_own() 
         assert_eq!(code, 422, "{spec}: {answer}");
         assert!(answer["message"].as_str().is_some_and(|said| said.contains(expected)), "{spec}: {answer}");
     }
+}
+
+async fn with_ranges(ranges: &str) -> Running {
+    let config =
+        ApiServerConfig { service_ranges: ranges.parse().expect("ranges"), ..ApiServerConfig::default() };
+    Running::start_with(config, Arc::new(NoNodes)).await
+}
+
+#[tokio::test]
+async fn a_service_gets_its_second_address_and_gives_it_back_as_its_policy_says() {
+    let running = with_ranges("10.9.0.0/24,fd00:9::/124").await;
+    let services = format!("{DEFAULT}/services");
+    let made = create(&running, &services, &service("web", json!({}))).await;
+    assert_eq!(
+        (&made["spec"]["ipFamilies"], &made["spec"]["ipFamilyPolicy"]),
+        (&json!(["IPv4"]), &json!("SingleStack"))
+    );
+    let (code, both) = patch(&running, "web", json!({"ipFamilyPolicy": "PreferDualStack"})).await;
+    assert_eq!(code, 200, "{both}");
+    assert_eq!(both["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
+    assert_eq!(both["spec"]["clusterIPs"][0], made["spec"]["clusterIP"], "the first one stays");
+    let second = both["spec"]["clusterIPs"][1].as_str().expect("an address").to_owned();
+    assert!(second.starts_with("fd00:9::"), "{second}");
+    let wants = |name: &str| service(name, json!({"clusterIP": second, "ipFamilies": ["IPv6"]}));
+    assert_eq!(running.post(&services, &wants("thief")).await.0, 422, "it is taken");
+    let rehearsal = format!("{DEFAULT}/services/web?dryRun=All");
+    let body = json!({"spec": {"ipFamilyPolicy": "SingleStack"}}).to_string();
+    let (code, rehearsed) =
+        running.call("PATCH", &rehearsal, &[("content-type", MERGE)], body.as_bytes()).await;
+    assert_eq!((code.as_u16(), &rehearsed["spec"]["ipFamilies"]), (200, &json!(["IPv4"])));
+    assert_eq!(running.post(&services, &wants("thief")).await.0, 422, "a rehearsal gives nothing back");
+    let (code, one) = patch(&running, "web", json!({"ipFamilyPolicy": "SingleStack"})).await;
+    assert_eq!(
+        (code.as_u16(), &one["spec"]["clusterIPs"]),
+        (200, &json!([made["spec"]["clusterIP"]])),
+        "{one}"
+    );
+    create(&running, &services, &wants("heir")).await;
+    // Sixteen addresses, one for nobody, one reserved, one taken by name.
+    for number in 0..13 {
+        create(
+            &running,
+            &services,
+            &service(&format!("s{number}"), json!({"ipFamilyPolicy": "RequireDualStack"})),
+        )
+        .await;
+    }
+    let (code, answer) =
+        running.post(&services, &service("more", json!({"ipFamilyPolicy": "RequireDualStack"}))).await;
+    assert_eq!(code, 422, "{answer}");
+    assert!(
+        answer["message"].as_str().is_some_and(|said| said.contains("range fd00:9::/124 is full")),
+        "{answer}"
+    );
+    assert_eq!(patch(&running, "web", json!({"ipFamilyPolicy": "RequireDualStack"})).await.0, 422);
+    create(&running, &services, &service("more", json!({}))).await;
+    assert_eq!(running.call("DELETE", &format!("{services}/s7"), &[], b"").await.0, 200);
+    let (code, back) = patch(&running, "web", json!({"ipFamilyPolicy": "RequireDualStack"})).await;
+    assert_eq!(code, 200, "a deletion makes room in both: {back}");
+}
+
+#[tokio::test]
+async fn the_first_range_is_that_of_services_which_ask_for_no_family() {
+    let running = with_ranges("fd00:9::/112,10.9.0.0/24").await;
+    let services = format!("{DEFAULT}/services");
+    let kubernetes = running.get(&format!("{services}/kubernetes")).await.1;
+    assert_eq!(kubernetes["spec"]["clusterIPs"], json!(["fd00:9::1"]));
+    assert_eq!(
+        (&kubernetes["spec"]["ipFamilies"], &kubernetes["spec"]["ipFamilyPolicy"]),
+        (&json!(["IPv6"]), &json!("SingleStack"))
+    );
+    let made =
+        create(&running, &services, &service("web", json!({"ipFamilyPolicy": "RequireDualStack"}))).await;
+    assert_eq!(made["spec"]["ipFamilies"], json!(["IPv6", "IPv4"]));
+    assert_eq!(made["spec"]["clusterIP"], made["spec"]["clusterIPs"][0]);
+    let made = create(&running, &services, &service("old", json!({"ipFamilies": ["IPv4"]}))).await;
+    assert!(
+        made["spec"]["clusterIP"].as_str().is_some_and(|address| address.starts_with("10.9.0.")),
+        "{made}"
+    );
+    // Whoever creates it manages what he wrote, and not what was found for him.
+    let managed = made["metadata"]["managedFields"].to_string();
+    assert!(managed.contains("f:ipFamilies") && !managed.contains("f:ipFamilyPolicy"), "{managed}");
+}
+
+#[tokio::test]
+async fn a_server_with_other_ranges_keeps_every_service_and_makes_its_own_anew() {
+    let store = store::Store::in_memory().expect("a store");
+    let start = |ranges: &str| {
+        let config =
+            ApiServerConfig { service_ranges: ranges.parse().expect("ranges"), ..ApiServerConfig::default() };
+        Running::start_on(config, store.clone(), Arc::new(NoNodes))
+    };
+    let services = format!("{DEFAULT}/services");
+    let mut running = start("10.9.0.0/24,fd00:9::/112").await;
+    let spec = json!({"ipFamilyPolicy": "PreferDualStack", "clusterIP": "10.9.0.9"});
+    let made = create(&running, &services, &service("web", spec)).await;
+    running.stop().await;
+    // The second family is gone.
+    let mut running = start("10.9.0.0/24").await;
+    let found = running.get(&format!("{services}/web")).await.1;
+    assert_eq!(found["spec"], made["spec"], "nothing is lost");
+    let ports = json!({"ports": [{"name": "http", "port": 81}]});
+    let (code, changed) = patch(&running, "web", ports).await;
+    assert_eq!(
+        (code.as_u16(), &changed["spec"]["clusterIPs"]),
+        (200, &made["spec"]["clusterIPs"]),
+        "{changed}"
+    );
+    let (code, answer) = running.post(&services, &service("clash", json!({"clusterIP": "10.9.0.9"}))).await;
+    assert_eq!(code, 422, "its address is still its own: {answer}");
+    running.stop().await;
+    // And it is back, as the first one.
+    let running = start("fd00:9::/112,10.9.0.0/24").await;
+    let clash = service("clash", json!({"clusterIP": made["spec"]["clusterIPs"][1]}));
+    assert_eq!(running.post(&services, &clash).await.0, 422, "its address is still its own");
+    let kubernetes = running.get(&format!("{services}/kubernetes")).await.1;
+    assert_eq!(kubernetes["spec"]["clusterIP"], "fd00:9::1");
+    create(&running, &services, &service("takes-it", json!({"clusterIP": "10.9.0.1"}))).await;
 }
 
 #[tokio::test]

@@ -34,8 +34,12 @@ impl Running {
     }
 
     pub async fn start_with(config: ApiServerConfig, nodes: Arc<dyn NodeConnector>) -> Running {
+        Running::start_on(config, Store::in_memory().expect("opens"), nodes).await
+    }
+
+    /// On a store that may have been another server's.
+    pub async fn start_on(config: ApiServerConfig, store: Store, nodes: Arc<dyn NodeConnector>) -> Running {
         let directory = tempfile::tempdir().expect("a directory");
-        let store = Store::in_memory().expect("opens");
         let authority = Authority::open(&directory.path().join("pki")).expect("made");
         let credential = authority.server(&["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("made");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

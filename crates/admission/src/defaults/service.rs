@@ -1,4 +1,5 @@
-//! Defaults of services. Addresses and ports are allocated by the API server afterwards.
+//! Defaults of services. Families are settled afterwards (`service::families`), addresses and ports
+//! allocated by the API server.
 
 use serde_json::{Value, json};
 
@@ -29,7 +30,6 @@ pub(super) fn service(object: &mut Value) {
     }
     if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
         default_pointer(spec, "internalTrafficPolicy", "Cluster");
-        crate::service::default_families(spec);
     }
     if kind == "LoadBalancer" {
         default_pointer(spec, "allocateLoadBalancerNodePorts", true);

@@ -1,138 +1,186 @@
-//! Families of addresses of a service. Pods here have IPv4 addresses only, and so has the cluster; a service whose endpoints are
-//! the user's own may have others.
+//! Which families of addresses a service has, and which of its addresses are still to be given. What the cluster has is told.
+//!
+//! A service never gets or loses a family by itself: only its `ipFamilyPolicy`, or who names families or addresses, changes that.
 //!
 //! Source: <https://kubernetes.io/docs/concepts/services-networking/dual-stack/> and the behaviour of Kubernetes 1.36.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-
 use serde_json::{Value, json};
 
+use super::addresses::{self, SINGLE};
 use crate::errors::FieldErrors;
+use crate::ip_family::{ClusterFamilies, IpFamily};
 use crate::path::Path;
-use crate::tree::{default_pointer, is_set, items, text};
+use crate::tree::{default_pointer, is_set, items, remove, text};
 
-const V4: &str = "IPv4";
-const V6: &str = "IPv6";
-/// The families of the cluster's own addresses, the first one first.
-const OF_CLUSTER: [&str; 1] = [V4];
-const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-
-fn family_of(address: &str) -> Option<&'static str> {
-    match address.parse().ok()? {
-        IpAddr::V4(_) => Some(V4),
-        IpAddr::V6(_) => Some(V6),
-    }
-}
-
-fn is_headless(spec: &Value) -> bool {
-    text(&spec["clusterIP"]) == "None" || items(&spec["clusterIPs"]).first() == Some(&json!("None"))
-}
+const PREFER: &str = "PreferDualStack";
+const REQUIRE: &str = "RequireDualStack";
 
 /// Whether nothing says what addresses the endpoints of a service have: it may have any.
 fn may_have_any(spec: &Value) -> bool {
-    is_headless(spec) && spec["selector"].as_object().is_none_or(serde_json::Map::is_empty)
+    text(&spec["clusterIP"]) == "None" && spec["selector"].as_object().is_none_or(serde_json::Map::is_empty)
 }
 
-/// Fills in addresses, families and policy of a service that is not of type ExternalName.
-pub(crate) fn default_families(spec: &mut Value) {
-    let address = text(&spec["clusterIP"]).to_owned();
-    if !address.is_empty() {
-        default_pointer(spec, "clusterIPs", json!([address]));
+/// Makes `clusterIP` and `clusterIPs` agree, where it is clear which of them was meant.
+pub(super) fn normalise(old: Option<&Value>, spec: &mut Value) {
+    let one = text(&spec["clusterIP"]).to_owned();
+    let Some(old) = old else {
+        if !one.is_empty() && items(&spec["clusterIPs"]).is_empty() {
+            spec["clusterIPs"] = json!([one]);
+        }
+        return;
+    };
+    let before = text(&old["clusterIP"]);
+    let is_same = items(&old["clusterIPs"]) == items(&spec["clusterIPs"]);
+    if before == one {
+        if items(&spec["clusterIPs"]).is_empty() && !items(&old["clusterIPs"]).is_empty() {
+            spec["clusterIPs"] = old["clusterIPs"].clone();
+        }
+    } else if one.is_empty() {
+        if is_same {
+            remove(spec, "clusterIPs");
+        }
+    } else if is_same {
+        spec["clusterIPs"] = json!([one]);
     }
-    let addresses = items(&spec["clusterIPs"]);
-    let mut families: Vec<Value> = items(&spec["ipFamilies"]).to_vec();
-    let given = families.len();
-    families.extend(addresses.iter().skip(given).filter_map(|one| family_of(text(one)).map(Value::from)));
-    let any = may_have_any(spec);
-    let is_dual = addresses.len() > 1 || families.len() > 1;
-    let policy = if any || is_dual { "RequireDualStack" } else { "SingleStack" };
+}
+
+/// Whether a service prefers both families as it did, and asks for nothing else: then it keeps what it has, whatever the cluster
+/// has by now.
+fn stays_as_it_is(old: &Value, spec: &Value) -> bool {
+    let prefers = |policy: &Value| !is_set(policy) || *policy == PREFER;
+    spec["ipFamilyPolicy"] == PREFER
+        && prefers(&old["ipFamilyPolicy"])
+        && old["type"] == spec["type"]
+        && items(&old["clusterIPs"]) == items(&spec["clusterIPs"])
+        && items(&old["ipFamilies"]) == items(&spec["ipFamilies"])
+}
+
+/// Settles policy, families and addresses of a service whose spec replaces `old`, as far as the cluster's families decide them.
+///
+/// # Errors
+///
+/// What of them the service may not have here; the rest of the service is not looked at then.
+pub(super) fn settle(
+    old: Option<&Value>,
+    spec: &mut Value,
+    cluster: ClusterFamilies,
+) -> Result<(), FieldErrors> {
+    if spec["type"] == "ExternalName" || old.is_some_and(|old| stays_as_it_is(old, spec)) {
+        return Ok(());
+    }
+    let policy = match old.map(|old| &old["ipFamilyPolicy"]).filter(|policy| is_set(policy)) {
+        Some(before) => before.clone(),
+        None if may_have_any(spec) => REQUIRE.into(),
+        None => SINGLE.into(),
+    };
     default_pointer(spec, "ipFamilyPolicy", policy);
-    if families.is_empty() {
-        families.push(OF_CLUSTER[0].into());
+    let path = Path::root("spec");
+    let mut errors = FieldErrors::default();
+    addresses::validate_related(&mut errors, &path, spec);
+    let mut errors = errors.into_result(FieldErrors::default())?;
+    if let Some(old) = old {
+        follow_policy(&mut errors, &path, old, spec);
     }
-    if any && spec["ipFamilyPolicy"] != "SingleStack" && families.len() == 1 {
-        families.push(if families[0] == V4 { V6.into() } else { V4.into() });
+    fit_policy(&mut errors, &path, spec);
+    infer_families(&mut errors, &path, spec, cluster);
+    let mut errors = errors.into_result(FieldErrors::default())?;
+    if may_have_any(spec) {
+        complete(spec, cluster.first, true);
+        return Ok(());
+    }
+    if spec["ipFamilyPolicy"] == REQUIRE && !cluster.has_both {
+        let detail = "this cluster is not configured for dual-stack services";
+        errors.invalid(&path.child("ipFamilyPolicy"), REQUIRE, detail);
+    }
+    for (index, family) in items(&spec["ipFamilies"]).iter().map(text).enumerate() {
+        if !IpFamily::named(family).is_some_and(|family| cluster.has(family)) {
+            let at = path.child("ipFamilies").index(index);
+            errors.invalid(&at, family, "not configured on this cluster");
+        }
+    }
+    errors.into_result(())?;
+    complete(spec, cluster.first, cluster.has_both);
+    Ok(())
+}
+
+/// A service that is to have one family only gives up the second one; no other gives up anything.
+fn follow_policy(errors: &mut FieldErrors, path: &Path, old: &Value, spec: &mut Value) {
+    let policy = text(&spec["ipFamilyPolicy"]).to_owned();
+    for (name, what) in [("clusterIPs", "secondary cluster IP"), ("ipFamilies", "secondary IP family")] {
+        let (before, after) = (items(&old[name]), items(&spec[name]));
+        if policy == SINGLE {
+            // The first is never another, so that it is clear which one stays.
+            if before == after && after.len() > 1 {
+                spec[name] = json!([after[0]]);
+            }
+        } else if !after.is_empty() && after.len() < before.len() {
+            let detail = format!("must be 'SingleStack' to release the {what}");
+            errors.invalid(&path.child("ipFamilyPolicy"), policy.as_str(), detail);
+        }
+    }
+}
+
+fn fit_policy(errors: &mut FieldErrors, path: &Path, spec: &Value) {
+    if spec["ipFamilyPolicy"] != SINGLE {
+        return;
+    }
+    for (name, what) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
+        if items(&spec[name]).len() > 1 {
+            let detail =
+                format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
+            errors.invalid(&path.child("ipFamilyPolicy"), SINGLE, detail);
+        }
+    }
+}
+
+/// An address whose family is not named names it.
+fn infer_families(errors: &mut FieldErrors, path: &Path, spec: &mut Value, cluster: ClusterFamilies) {
+    let mut families = items(&spec["ipFamilies"]).to_vec();
+    for (index, address) in items(&spec["clusterIPs"]).iter().enumerate().skip(families.len()) {
+        // Other text than an address was refused before, but for `None`.
+        let Some(family) = IpFamily::of_text(text(address)) else { break };
+        if cluster.has(family) {
+            families.push(family.name().into());
+        } else {
+            let detail = format!("{} is not configured on this cluster", family.name());
+            errors.invalid(&path.child("clusterIPs").index(index), spec["clusterIPs"].clone(), detail);
+        }
+    }
+    if !families.is_empty() {
+        spec["ipFamilies"] = families.into();
+    }
+}
+
+/// Names the families that are not named: the cluster's first one, and the other one where the policy wants both and `may_have_both`.
+fn complete(spec: &mut Value, first: IpFamily, may_have_both: bool) {
+    let mut families = items(&spec["ipFamilies"]).to_vec();
+    if families.is_empty() {
+        families.push(first.name().into());
+    }
+    if may_have_both
+        && spec["ipFamilyPolicy"] != SINGLE
+        && let [one] = families.as_slice()
+        && let Some(family) = IpFamily::named(text(one))
+    {
+        families.push(family.other().name().into());
     }
     spec["ipFamilies"] = families.into();
 }
 
-/// Checks addresses, families and policy.
-pub(crate) fn validate_families(errors: &mut FieldErrors, path: &Path, spec: &Value, kind: &str) {
-    let (families, policy) = (items(&spec["ipFamilies"]), &spec["ipFamilyPolicy"]);
-    if kind == "ExternalName" {
-        let detail = "may not be set for ExternalName services";
-        if !families.is_empty() {
-            errors.forbidden(&path.child("ipFamilies"), detail);
-        }
-        if is_set(policy) {
-            errors.forbidden(&path.child("ipFamilyPolicy"), detail);
-        }
-        return;
+/// What a service that is to have no address any more takes along of what it was given, unless its client has changed it.
+pub(super) fn drop_unneeded(old: &Value, spec: &mut Value) {
+    let is_same = |name: &str, spec: &Value| items(&old[name]) == items(&spec[name]);
+    if is_same("clusterIPs", spec) {
+        remove(spec, "clusterIP");
+        remove(spec, "clusterIPs");
     }
-    let before = errors.0.len();
-    let at = path.child("ipFamilies");
-    let mut seen = BTreeSet::new();
-    for (index, family) in families.iter().enumerate() {
-        let family = text(family);
-        if ![V4, V6].contains(&family) {
-            errors.not_supported(&at.index(index), family, &[V4, V6]);
-        } else if !seen.insert(family) {
-            errors.duplicate(&at.index(index), family);
-        }
+    if is_same("ipFamilies", spec) {
+        remove(spec, "ipFamilies");
     }
-    let at = path.child("ipFamilyPolicy");
-    if is_set(policy) && !POLICIES.contains(&text(policy)) {
-        errors.not_supported(&at, text(policy), &POLICIES);
+    if old["ipFamilyPolicy"] == spec["ipFamilyPolicy"] {
+        remove(spec, "ipFamilyPolicy");
     }
-    validate_addresses(errors, path, spec);
-    if errors.0.len() > before {
-        return;
-    }
-    if text(policy) == "SingleStack" {
-        for name in ["clusterIPs", "ipFamilies"] {
-            if items(&spec[name]).len() > 1 {
-                let detail = format!(
-                    "must be RequireDualStack or PreferDualStack when multiple '{name}' are specified"
-                );
-                errors.invalid(&at, text(policy), detail);
-            }
-        }
-    }
-    if may_have_any(spec) {
-        return;
-    }
-    if text(policy) == "RequireDualStack" && OF_CLUSTER.len() < 2 {
-        errors.invalid(&at, text(policy), "this cluster is not configured for dual-stack services");
-    }
-    for (index, family) in families.iter().enumerate() {
-        if !OF_CLUSTER.contains(&text(family)) {
-            let at = path.child("ipFamilies").index(index);
-            errors.invalid(&at, text(family), "not configured on this cluster");
-        }
-    }
-}
-
-fn validate_addresses(errors: &mut FieldErrors, path: &Path, spec: &Value) {
-    let (at, addresses) = (path.child("clusterIPs"), items(&spec["clusterIPs"]));
-    if addresses.len() > 1 && addresses[0] == "None" {
-        errors.invalid(&at, addresses.to_vec(), "'None' must be the first and only value");
-    } else if addresses.len() > 2 {
-        errors.invalid(&at, addresses.to_vec(), "may only hold up to 2 values");
-    } else if let [one, other] = addresses
-        && family_of(text(one)).is_some()
-        && family_of(text(one)) == family_of(text(other))
-    {
-        errors.invalid(&at, addresses.to_vec(), "may specify no more than one IP for each IP family");
-    }
-    for (index, (address, family)) in addresses.iter().zip(items(&spec["ipFamilies"])).enumerate() {
-        let (address, wanted) = (text(address), text(family));
-        if let Some(family) = family_of(address)
-            && family != wanted
-            && [V4, V6].contains(&wanted)
-        {
-            let detail = format!("expected an {wanted} value as indicated by `ipFamilies[{index}]`");
-            errors.invalid(&at.index(index), address, detail);
-        }
+    if text(&spec["clusterIP"]).is_empty() {
+        remove(spec, "clusterIP");
     }
 }

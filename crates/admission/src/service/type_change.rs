@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::families;
 use crate::tree::{is_set, items, items_mut, remove, text};
 
 /// What a type brings with it.
@@ -32,19 +33,14 @@ pub(crate) fn needs_health_check(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
 }
 
-/// Takes over allocated addresses and ports that the new object leaves out, and drops those that only its old type had, unless the
-/// client has changed them.
-pub(crate) fn keep_allocations(old: &Value, new: &mut Value) {
-    let (before, after) = (&old["spec"], &mut new["spec"]);
-    if !after.is_object() {
-        return;
-    }
+/// Takes over allocated addresses and ports that the new object leaves out.
+pub(super) fn keep_allocations(before: &Value, after: &mut Value) {
     let (had, has) = (Needs::of(before), Needs::of(after));
     if had.address && has.address {
-        if text(&after["clusterIP"]).is_empty() && items(&after["clusterIPs"]).is_empty() {
+        if text(&after["clusterIP"]).is_empty() {
             copy(before, after, "clusterIP");
         }
-        if items(&after["clusterIPs"]).is_empty() && after["clusterIP"] == before["clusterIP"] {
+        if items(&after["clusterIPs"]).is_empty() {
             copy(before, after, "clusterIPs");
         }
     }
@@ -54,11 +50,14 @@ pub(crate) fn keep_allocations(old: &Value, new: &mut Value) {
     if had.health_check && has.health_check && after["healthCheckNodePort"].as_i64().unwrap_or(0) == 0 {
         copy(before, after, "healthCheckNodePort");
     }
+}
+
+/// Drops what only the old type had, unless the client has changed it.
+pub(super) fn drop_unneeded(before: &Value, after: &mut Value) {
+    let (had, has) = (Needs::of(before), Needs::of(after));
     if had.address && !has.address {
-        let addresses: &[&str] = &["clusterIP", "clusterIPs"];
-        for together in [addresses, &["ipFamilies", "ipFamilyPolicy"], &["internalTrafficPolicy"]] {
-            drop_same(before, after, together);
-        }
+        families::drop_unneeded(before, after);
+        drop_same(before, after, &["internalTrafficPolicy"]);
     }
     if had.node_ports && !has.node_ports {
         let known = node_ports(before);

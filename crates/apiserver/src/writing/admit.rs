@@ -22,6 +22,7 @@ pub(super) fn admission_request(write: &Write<'_>, value: &Value) -> Result<Admi
     let mut request = AdmissionRequest {
         gates: write.server.config.gates,
         env_file_mounts: write.server.config.env_file_mounts,
+        families: write.server.addresses.ranges().families(),
         ..AdmissionRequest::default()
     };
     match write.kind.strategy().hooks() {
