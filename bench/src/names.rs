@@ -103,7 +103,12 @@ impl Server {
         // Nobody else is asked: no name of this run is another's.
         let resolvers = ResolverFiles { machine: "/dev/null".into(), behind_stub: "/dev/null".into() };
         let range = "10.43.0.0/16".parse()?;
-        let usual = DnsConfig::new("cluster.local".to_owned(), *SERVICE.ip(), range, machine.network.range());
+        let usual = DnsConfig::new(
+            "cluster.local".to_owned(),
+            *SERVICE.ip(),
+            vec![range],
+            vec![machine.network.range()],
+        );
         let (config, shutdown) = (DnsConfig { resolvers, ..usual }, end.clone());
         let serving: Serving = Box::new(move |listens| {
             Box::pin(async move {

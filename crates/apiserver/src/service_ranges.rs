@@ -209,9 +209,10 @@ impl ServiceRanges {
         ClusterFamilies { first: self.primary.family(), has_both: self.secondary.is_some() }
     }
 
-    /// The address of the service `default/kubernetes`: the first of the first range.
+    /// The address of the service `default/kubernetes`: the first of the IPv4 range, because pods reach the API over IPv4; of
+    /// the IPv6 range where there is no other.
     pub fn kubernetes(self) -> IpAddr {
-        self.primary.at(1)
+        self.of(IpFamily::V4).unwrap_or(self.primary).at(1)
     }
 
     /// The usual address of the cluster's DNS: the tenth of the IPv4 range; none without one.
@@ -234,7 +235,7 @@ mod tests {
             ("10.43.7.9/24", "10.43.7.0/24", "10.43.7.1", Some("10.43.7.10")),
             ("fd00:1::ffff/112", "fd00:1::/112", "fd00:1::1", None),
             ("10.43.0.0/16,fd00:1::/112", "10.43.0.0/16,fd00:1::/112", "10.43.0.1", Some("10.43.0.10")),
-            ("fd00:1::/112, 10.9.0.0/24", "fd00:1::/112,10.9.0.0/24", "fd00:1::1", Some("10.9.0.10")),
+            ("fd00:1::/112, 10.9.0.0/24", "fd00:1::/112,10.9.0.0/24", "10.9.0.1", Some("10.9.0.10")),
         ] {
             let ranges: ServiceRanges = text.parse().expect(text);
             assert_eq!(ranges.to_string(), shown);

@@ -274,10 +274,10 @@ async fn the_first_range_is_that_of_services_which_ask_for_no_family() {
     let running = with_ranges("fd00:9::/112,10.9.0.0/24").await;
     let services = format!("{DEFAULT}/services");
     let kubernetes = running.get(&format!("{services}/kubernetes")).await.1;
-    assert_eq!(kubernetes["spec"]["clusterIPs"], json!(["fd00:9::1"]));
+    assert_eq!(kubernetes["spec"]["clusterIPs"], json!(["10.9.0.1"]), "pods reach the API over IPv4");
     assert_eq!(
         (&kubernetes["spec"]["ipFamilies"], &kubernetes["spec"]["ipFamilyPolicy"]),
-        (&json!(["IPv6"]), &json!("SingleStack"))
+        (&json!(["IPv4"]), &json!("SingleStack"))
     );
     let made =
         create(&running, &services, &service("web", json!({"ipFamilyPolicy": "RequireDualStack"}))).await;
@@ -321,12 +321,16 @@ async fn a_server_with_other_ranges_keeps_every_service_and_makes_its_own_anew()
     assert_eq!(code, 422, "its address is still its own: {answer}");
     running.stop().await;
     // And it is back, as the first one.
-    let running = start("fd00:9::/112,10.9.0.0/24").await;
+    let mut running = start("fd00:9::/112,10.10.0.0/24").await;
     let clash = service("clash", json!({"clusterIP": made["spec"]["clusterIPs"][1]}));
     assert_eq!(running.post(&services, &clash).await.0, 422, "its address is still its own");
     let kubernetes = running.get(&format!("{services}/kubernetes")).await.1;
-    assert_eq!(kubernetes["spec"]["clusterIP"], "fd00:9::1");
-    create(&running, &services, &service("takes-it", json!({"clusterIP": "10.9.0.1"}))).await;
+    assert_eq!(kubernetes["spec"]["clusterIP"], "10.10.0.1");
+    let found = running.get(&format!("{services}/web")).await.1;
+    assert_eq!(found["spec"]["clusterIPs"], made["spec"]["clusterIPs"], "nothing is lost");
+    running.stop().await;
+    let running = start("10.9.0.0/28").await;
+    assert_eq!(running.get(&format!("{services}/kubernetes")).await.1["spec"]["clusterIP"], "10.9.0.1");
 }
 
 #[tokio::test]

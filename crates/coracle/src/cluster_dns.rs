@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 
-use apiserver::ServiceRange;
+use apiserver::ServiceRanges;
 use dns::{DnsConfig, Sockets, Sources};
 use informer::Informer;
 use k8s_openapi::api::core::v1::Service;
@@ -55,9 +55,9 @@ impl FromStr for Wanted {
 
 impl Wanted {
     /// The address of the cluster's DNS on a node that has an API of its own.
-    pub(crate) fn or_usual(wanted: Option<Wanted>) -> Option<Ipv4Addr> {
+    pub(crate) fn or_usual(wanted: Option<Wanted>, services: ServiceRanges) -> Option<Ipv4Addr> {
         match wanted {
-            None => Some(ServiceRange::default().dns()),
+            None => services.dns(),
             Some(Wanted::At(address)) => Some(address),
             Some(Wanted::Nowhere) => None,
         }
@@ -74,6 +74,16 @@ pub(crate) fn domain(text: &str) -> Result<String, String> {
     }
 }
 
+/// What the DNS of a node answers for.
+pub(crate) struct Names<'n> {
+    /// The cluster's domain.
+    pub(crate) domain: &'n str,
+    /// The address at which it is asked.
+    pub(crate) address: Ipv4Addr,
+    /// The addresses of services.
+    pub(crate) services: Vec<AddressRange>,
+}
+
 /// A DNS that runs.
 pub(crate) struct ClusterDns {
     /// Where it listens for pods.
@@ -86,13 +96,8 @@ pub(crate) struct ClusterDns {
 
 impl ClusterDns {
     /// Starts it for the pods of a network; none where pods cannot reach it.
-    pub(crate) async fn start(
-        domain: &str,
-        address: Ipv4Addr,
-        network: &Network,
-        sources: Sources,
-    ) -> Option<ClusterDns> {
-        match Self::try_to_start(domain, address, network, sources).await {
+    pub(crate) async fn start(names: Names<'_>, network: &Network, sources: Sources) -> Option<ClusterDns> {
+        match Self::try_to_start(names, network, sources).await {
             Ok(dns) => Some(dns),
             Err(reason) => {
                 tracing::warn!(
@@ -106,16 +111,14 @@ impl ClusterDns {
     }
 
     async fn try_to_start(
-        domain: &str,
-        address: Ipv4Addr,
+        names: Names<'_>,
         network: &Network,
         sources: Sources,
     ) -> Result<ClusterDns, String> {
+        let Names { domain, address, services } = names;
         let IpAddr::V4(node) = network.node_address() else {
             return Err("the node has no IPv4 address for its pods".to_owned());
         };
-        let services: AddressRange =
-            ServiceRange::default().to_string().parse().map_err(|error| format!("{error}"))?;
         let sockets = Sockets::bind(node).map_err(|error| format!("it cannot listen: {error}"))?;
         let route = DnsRoute { service: address, pods: sockets.for_pods(), machine: sockets.for_machine() };
         let asked_at = match network.route_dns(route).await {
@@ -131,7 +134,7 @@ impl ClusterDns {
             }
             Err(error) => return Err(error.to_string()),
         };
-        let config = DnsConfig::new(domain.to_owned(), address, services, network.range());
+        let config = DnsConfig::new(domain.to_owned(), address, services, vec![network.range()]);
         let for_pods = sockets.for_pods();
         let end = CancellationToken::new();
         let mut tasks = JoinSet::new();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ::controllers::{Clients, Controllers, ControllersConfig, Informers, NodeWatch, Speaker};
 use api::FeatureGates;
 use apiserver::authority::{Authority, Kubeconfig, write_kubeconfig};
-use apiserver::{ApiServer, ApiServerConfig, AuditLog, FixedTokens, Identity, NodePorts, ServiceRange};
+use apiserver::{ApiServer, ApiServerConfig, AuditLog, FixedTokens, Identity, NodePorts, ServiceRanges};
 use network::Network;
 use store::Store;
 use tokio::net::{TcpListener, TcpSocket};
@@ -42,6 +42,17 @@ pub(crate) struct ServerOptions {
     /// What the audit log says of a request.
     #[arg(long, value_enum, default_value_t = AuditPolicy::Metadata, value_name = "LEVEL", requires = "audit_log")]
     pub(crate) audit_policy: AuditPolicy,
+    /// Addresses of services: a range of IPv4, of IPv6, or one of each with a comma between them; the first one is that of
+    /// services that ask for no family [default: 10.43.0.0/16, and fd00:10:43::/112 where the machine has IPv6, too].
+    #[arg(long, value_name = "CIDR[,CIDR]")]
+    pub(crate) service_cidr: Option<ServiceRanges>,
+}
+
+impl ServerOptions {
+    /// The addresses of services: those that are wanted, or the usual ones of this machine.
+    pub(crate) fn service_ranges(&self) -> ServiceRanges {
+        self.service_cidr.unwrap_or_else(|| ServiceRanges::usual(false))
+    }
 }
 
 /// What the audit log says of a request.
@@ -128,6 +139,8 @@ pub(crate) struct ControlPlane {
     pub(crate) client: kube::Client,
     /// The kubeconfig, where it listens.
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// The addresses that services have.
+    pub(crate) service_ranges: ServiceRanges,
     store: Store,
     database: PathBuf,
     authority: Authority,
@@ -164,10 +177,10 @@ impl ControlPlane {
             Some(path) => FixedTokens::read(path).map_err(|error| Failure::new(INPUT, &error))?,
             None => FixedTokens::default(),
         };
-        let service = ServiceRange::default().kubernetes();
+        let service_ranges = config.options.service_ranges();
         let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         names.extend(apiserver::SERVICE_NAMES.map(str::to_owned));
-        names.push(service.to_string());
+        names.push(service_ranges.kubernetes().to_string());
         names.extend(config.names.iter().cloned());
         let server_config = ApiServerConfig {
             gates: config.options.feature_gates,
@@ -181,6 +194,7 @@ impl ControlPlane {
             fixed_tokens,
             audit: open_audit_log(config.options)?,
             authority_pem: Some(authority.certificate_pem().to_owned()),
+            service_ranges,
             ..ApiServerConfig::default()
         };
         let ports = match config.listening {
@@ -202,6 +216,7 @@ impl ControlPlane {
             server,
             client,
             kubeconfig: None,
+            service_ranges,
             store,
             database,
             authority,
@@ -299,10 +314,13 @@ impl ControlPlane {
         let IpAddr::V4(address) = network.node_address() else {
             return Err("the node has no IPv4 address for its pods".into());
         };
+        let IpAddr::V4(service) = self.service_ranges.kubernetes() else {
+            return Err("services have IPv6 addresses only, and pods reach the API over IPv4".into());
+        };
         let listener = listen_before_the_first_pod(address)?;
         let port = listener.local_addr()?.port();
         self.serve_on(listener)?;
-        let service = SocketAddrV4::new(ServiceRange::default().kubernetes(), 443);
+        let service = SocketAddrV4::new(service, 443);
         let closed_ports = self.address.iter().map(SocketAddr::port).collect();
         let route = network::ApiRoute { service, port, closed_ports };
         network.route_api(route).await?;

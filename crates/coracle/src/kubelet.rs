@@ -14,14 +14,16 @@ use runtime::Runtime;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster_dns::{self, ClusterDns, Wanted};
+use crate::cluster_dns::{self, ClusterDns, Names, Wanted};
 use crate::control_plane::cannot_listen;
 use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure, INPUT};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
-use crate::node::{KUBELET_AGENT, Keeping, NodeConfig, kubelet_config, leave_pods, open_runtime};
+use crate::node::{
+    KUBELET_AGENT, Keeping, NodeConfig, kubelet_config, leave_pods, open_runtime, service_ranges,
+};
 use crate::service_proxy::ServiceProxy;
 
 /// Arguments of `coracle kubelet`.
@@ -201,7 +203,9 @@ async fn start_dns(
     };
     let (Some(own), Some(api)) = (own, api) else { return (Some(address), None) };
     let sources = cluster_dns::own_sources(&api.client, shutdown);
-    let dns = ClusterDns::start(&config.options.cluster_domain, address, &own.network, sources).await;
+    let services = service_ranges(config.options.server.service_ranges());
+    let names = Names { domain: &config.options.cluster_domain, address, services };
+    let dns = ClusterDns::start(names, &own.network, sources).await;
     (dns.as_ref().map(ClusterDns::asked_at), dns)
 }
 

@@ -15,14 +15,14 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use ::controllers::{Controllers, Informers};
-use apiserver::{Identity, NodeConnector, NodeIo, ServiceRange};
+use apiserver::{Identity, NodeConnector, NodeIo, ServiceRanges};
 use images::ImageStore;
 use kubelet::{KubeletConfig, KubeletHandle};
-use network::{Network, NetworkConfig};
+use network::{AddressRange, Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster_dns::{self, ClusterDns, Wanted};
+use crate::cluster_dns::{self, ClusterDns, Names, Wanted};
 use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects, in_memory};
 use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure};
@@ -109,6 +109,7 @@ impl Node {
     /// What could not be built, with what to do about it.
     pub(crate) async fn start(config: NodeConfig) -> Result<Self, Failure> {
         // Before anything is made: an address that is taken leaves no empty directory.
+        config.options.check_services()?;
         let listening = match config.listen {
             None => None,
             Some(wanted) => Some(Listening::on(wanted).await?),
@@ -147,7 +148,7 @@ impl Node {
             }),
         })
         .await?;
-        let dns_address = Wanted::or_usual(config.options.cluster_dns);
+        let dns_address = Wanted::or_usual(config.options.cluster_dns, control_plane.service_ranges);
         let make_dns_service = async {
             if let Some(address) = dns_address {
                 cluster_dns::ensure_service(&control_plane.client, address).await;
@@ -167,14 +168,16 @@ impl Node {
             &informers.services,
             &informers.endpoint_slices,
             &config.node_name,
-            service_range(),
+            service_ranges(control_plane.service_ranges).first().copied(),
             &network,
         );
         let controllers =
             control_plane.start_controllers(informers, &config.node_name, &controllers_end).await;
         let mut dns = match dns_address {
             Some(address) => {
-                ClusterDns::start(&config.options.cluster_domain, address, &network, sources).await
+                let services = service_ranges(control_plane.service_ranges);
+                let names = Names { domain: &config.options.cluster_domain, address, services };
+                ClusterDns::start(names, &network, sources).await
             }
             None => None,
         };
@@ -280,9 +283,9 @@ impl Node {
     }
 }
 
-/// The addresses that services of an API server of this process have.
-fn service_range() -> Option<network::AddressRange> {
-    ServiceRange::default().to_string().parse().ok()
+/// The addresses that services of an API server have, as the network writes them.
+pub(crate) fn service_ranges(ranges: ServiceRanges) -> Vec<AddressRange> {
+    ranges.all().filter_map(|range| range.to_string().parse().ok()).collect()
 }
 
 /// The end of a runtime whose pods go on. Without pods, its network has no use until the next start: it goes as well.

@@ -47,9 +47,9 @@ pub struct DnsConfig {
     /// The address of the service at which it is asked.
     pub service: Ipv4Addr,
     /// Addresses of services: of whose names nobody else knows.
-    pub services: AddressRange,
+    pub services: Vec<AddressRange>,
     /// Addresses of the node's pods: of whose names nobody else knows, and who may ask.
-    pub pods: AddressRange,
+    pub pods: Vec<AddressRange>,
     /// Where the machine's resolvers are named.
     pub resolvers: ResolverFiles,
     /// The port of the machine's resolvers.
@@ -61,7 +61,12 @@ pub struct DnsConfig {
 impl DnsConfig {
     /// The usual configuration.
     #[must_use]
-    pub fn new(domain: String, service: Ipv4Addr, services: AddressRange, pods: AddressRange) -> DnsConfig {
+    pub fn new(
+        domain: String,
+        service: Ipv4Addr,
+        services: Vec<AddressRange>,
+        pods: Vec<AddressRange>,
+    ) -> DnsConfig {
         DnsConfig {
             domain,
             service,
@@ -94,13 +99,13 @@ pub async fn serve(
     sockets: Sockets,
     shutdown: CancellationToken,
 ) -> Result<(), DomainError> {
-    let ranges = vec![config.services, config.pods];
+    let ranges = [config.services, config.pods.clone()].concat();
     let zone = Arc::new(RwLock::new(Zone::new(&config.domain, config.service.into(), ranges)?));
     let own =
         vec![config.service.into(), (*sockets.for_pods().ip()).into(), (*sockets.for_machine().ip()).into()];
     let forwarder = Forwarder::new(config.resolvers, config.resolver_port, own);
     let server = Arc::new(Server::new(Arc::clone(&zone), forwarder, config.questions_per_second));
-    let (pods, machine) = (Clients::Pods(config.pods), Clients::Machine);
+    let (pods, machine) = (&Clients::Pods(config.pods), &Clients::Machine);
     let Sockets { pods: for_pods, machine: for_machine } = sockets;
     let (pods_udp, machine_udp) = (Arc::new(for_pods.udp), Arc::new(for_machine.udp));
     let serving = async {

@@ -28,19 +28,19 @@ const IDLE: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Who may ask.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Clients {
     /// Addresses of pods.
-    Pods(AddressRange),
+    Pods(Vec<AddressRange>),
     /// Whoever reaches a loopback address.
     Machine,
 }
 
 impl Clients {
-    fn admit(self, who: IpAddr) -> bool {
+    fn admit(&self, who: IpAddr) -> bool {
         match (self, who) {
             (Clients::Machine, _) => true,
-            (Clients::Pods(range), IpAddr::V4(who)) => range.contains(who),
+            (Clients::Pods(ranges), IpAddr::V4(who)) => ranges.iter().any(|range| range.contains(who)),
             (Clients::Pods(_), IpAddr::V6(_)) => false,
         }
     }
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// Answers datagrams, for ever.
-    pub(crate) async fn serve_udp(self: &Arc<Self>, socket: &Arc<UdpSocket>, clients: Clients) {
+    pub(crate) async fn serve_udp(self: &Arc<Self>, socket: &Arc<UdpSocket>, clients: &Clients) {
         let mut buffer = vec![0; MAX_QUESTION];
         loop {
             if socket.readable().await.is_err() {
@@ -146,7 +146,7 @@ impl Server {
     }
 
     /// Takes connections, for ever.
-    pub(crate) async fn serve_tcp(self: &Arc<Self>, listener: &TcpListener, clients: Clients) {
+    pub(crate) async fn serve_tcp(self: &Arc<Self>, listener: &TcpListener, clients: &Clients) {
         loop {
             let Ok((stream, from)) = listener.accept().await else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use admission::IpFamily;
 use serde_json::{Value, json};
 use store::Key;
 
@@ -49,7 +50,8 @@ pub(super) fn note_all(server: &Server) -> Result<(), ApiError> {
 pub(super) async fn ensure(server: &Arc<Server>) -> Result<(), ApiError> {
     let kind = core(server, "services")?;
     let port = server.config.advertise.map_or(6443, |address| address.port());
-    let wanted = server.addresses.ranges().kubernetes().to_string();
+    let address = server.addresses.ranges().kubernetes();
+    let wanted = address.to_string();
     let key = Key::new(kind.collection(), NAMESPACE, NAME);
     if let Some(stored) = server.store.get(&key).map(|stored| object::tree(&stored))
         && text(&stored, &["spec", "clusterIP"]) != wanted
@@ -64,6 +66,7 @@ pub(super) async fn ensure(server: &Arc<Server>) -> Result<(), ApiError> {
         "spec": {
             "type": "ClusterIP",
             "clusterIP": wanted,
+            "ipFamilies": [IpFamily::of(address).name()],
             "ipFamilyPolicy": "SingleStack",
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
         },

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
+use admission::IpFamily;
+
 use crate::cluster_dns;
 use crate::control_plane::ServerOptions;
 use crate::data_directory;
+use crate::failure::{Failure, INPUT};
 use crate::flag_values::{self, PodPids};
 
 /// How pods are run on this node.
@@ -30,7 +33,7 @@ pub(crate) struct NodeOptions {
     /// Domain of the cluster: services are found as SERVICE.NAMESPACE.svc.DOMAIN.
     #[arg(long, value_name = "DOMAIN", default_value = cluster_dns::USUAL_DOMAIN, value_parser = cluster_dns::domain)]
     pub(crate) cluster_domain: String,
-    /// Address at which pods ask for names, or `none` [default: 10.43.0.10; of `kubelet`: none].
+    /// Address at which pods ask for names, or `none` [default: the tenth of the IPv4 range of services, 10.43.0.10; of `kubelet`: none].
     #[arg(long, value_name = "ADDR|none")]
     pub(crate) cluster_dns: Option<cluster_dns::Wanted>,
 }
@@ -65,6 +68,23 @@ pub(crate) enum EnvFileSyntax {
 }
 
 impl NodeOptions {
+    /// Checks that services have addresses at which pods can be served: of the API and of names, that is IPv4.
+    ///
+    /// # Errors
+    ///
+    /// When they have none.
+    pub(crate) fn check_services(&self) -> Result<(), Failure> {
+        let ranges = self.server.service_ranges();
+        if ranges.of(IpFamily::V4).is_some() {
+            return Ok(());
+        }
+        Err(Failure::text(
+            INPUT,
+            format!("--service-cidr {ranges} has no IPv4 range: pods reach the API and the DNS over IPv4"),
+        )
+        .hint(format!("write --service-cidr {ranges},10.43.0.0/16")))
+    }
+
     /// The data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(|| data_directory::DEFAULT.into())

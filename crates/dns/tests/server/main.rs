@@ -95,8 +95,8 @@ impl Served {
             ..DnsConfig::new(
                 "cluster.local".to_owned(),
                 Ipv4Addr::new(10, 43, 0, 10),
-                range("10.43.0.0/16".to_owned()),
-                range(format!("{a}.{b}.{c}.0/24")),
+                vec![range("10.43.0.0/16".to_owned())],
+                vec![range(format!("{a}.{b}.{c}.0/24"))],
             )
         };
         let sockets = Sockets::bind(Ipv4Addr::new(a, b, c, 1)).expect("bound");
