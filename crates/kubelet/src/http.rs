@@ -7,6 +7,7 @@ mod logs;
 mod pod_proxy;
 mod port_tunnel;
 mod query;
+mod runtime_stream;
 mod streams;
 
 use std::convert::Infallible;
@@ -23,9 +24,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::agent::SharedAgent;
+use crate::guard::{Guard, Refusal};
 use crate::metrics;
 use crate::pods::PodsHandle;
-use crate::port::{Guard, Refusal};
 
 /// A client has so long to send the head of a request, and a connection without one is kept for so long.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);

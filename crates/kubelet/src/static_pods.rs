@@ -17,7 +17,7 @@ use api::FeatureGates;
 use api::reasons::event;
 use k8s_openapi::api::core::v1::Pod;
 
-pub(crate) use manifest::{ManifestOwner, annotation, is_mirror, is_static, mirror_of};
+pub(crate) use manifest::{ManifestOwner, mirror_of};
 pub(crate) use mirror::{MirrorStep, mirror_step};
 
 use crate::agent::SharedAgent;

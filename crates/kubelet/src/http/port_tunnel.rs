@@ -13,7 +13,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use super::streams::{ask_runtime, hand_back};
+use super::runtime_stream::{ask_runtime, hand_back};
 use super::{Body, HttpError, HttpInterface};
 
 /// Larger messages of a client end the tunnel; clients send 32 KiB at a time.

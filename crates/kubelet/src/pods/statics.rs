@@ -9,7 +9,8 @@ use kube::api::PostParams;
 
 use super::{PodKey, PodsMessage, PodsTask, Worker, key_of};
 use crate::agent::Agent;
-use crate::static_pods::{MirrorStep, is_mirror, is_static, mirror_of, mirror_step};
+use crate::pod_origin::{is_mirror, is_static};
+use crate::static_pods::{MirrorStep, mirror_of, mirror_step};
 use crate::status_writer::delete_finally;
 
 /// A step with a mirror that failed is made again after this.

@@ -10,8 +10,7 @@ use admission::AdmissionRequest;
 use api::FeatureGates;
 use api::annotations::{CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE};
 
-/// What `kubernetes.io/config.source` says of a pod that came from a file.
-pub(crate) const FROM_FILE: &str = "file";
+use crate::pod_origin::FROM_FILE;
 
 /// A file that large is no manifest.
 pub(super) const MAXIMUM_BYTES: usize = 4 * 1024 * 1024;
@@ -40,21 +39,6 @@ impl ManifestProblem {
     fn new(mark: Option<Mark>, message: impl Into<String>) -> Self {
         Self { mark, message: message.into() }
     }
-}
-
-/// Whether a pod came from a file of this node and not from the API.
-pub(crate) fn is_static(pod: &Pod) -> bool {
-    annotation(pod, CONFIG_SOURCE) == Some(FROM_FILE) && !is_mirror(pod)
-}
-
-/// Whether an object of the API only shows a static pod.
-pub(crate) fn is_mirror(pod: &Pod) -> bool {
-    annotation(pod, CONFIG_MIRROR).is_some()
-}
-
-/// An annotation of a pod.
-pub(crate) fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
-    pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
 /// What a file holds.
@@ -188,7 +172,8 @@ pub(crate) fn mirror_of(pod: &Pod) -> Pod {
 
 #[cfg(test)]
 mod tests {
-    use super::{ManifestOwner, annotation, is_mirror, is_static, mirror_of, pods_of};
+    use super::{ManifestOwner, mirror_of, pods_of};
+    use crate::pod_origin::{annotation, is_mirror, is_static};
     use api::FeatureGates;
     use api::annotations::{CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE};
 

@@ -3,7 +3,7 @@
 use api::annotations::CONFIG_MIRROR;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::annotation;
+use crate::pod_origin::annotation;
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
