@@ -36,6 +36,8 @@ mod expansion;
 mod explain;
 #[path = "e2e/explain_cluster.rs"]
 mod explain_cluster;
+#[path = "e2e/fault_points.rs"]
+mod fault_points;
 #[path = "e2e/file_key.rs"]
 mod file_key;
 #[path = "e2e/histories.rs"]
@@ -74,6 +76,8 @@ mod pod_volumes;
 mod policies;
 #[path = "e2e/probes.rs"]
 mod probes;
+#[path = "e2e/pull_kill_points.rs"]
+mod pull_kill_points;
 #[path = "e2e/reboots.rs"]
 mod reboots;
 #[path = "e2e/run_workloads.rs"]
@@ -84,6 +88,8 @@ mod scheduling;
 mod separate_processes;
 #[path = "e2e/server_side_apply.rs"]
 mod server_side_apply;
+#[path = "e2e/service_kill_points.rs"]
+mod service_kill_points;
 #[path = "e2e/service_ways.rs"]
 mod service_ways;
 #[path = "e2e/services.rs"]

@@ -80,6 +80,9 @@ impl Reconciler for Mirroring {
                 ),
             );
         }
+        if changes {
+            fault::point("mirroring.due");
+        }
         let written =
             write(&self.client, &self.informers.endpoint_slices, &key.namespace, decision.plan).await;
         if let (Err(error), Some(endpoints)) = (&written, &endpoints)
@@ -90,6 +93,9 @@ impl Reconciler for Mirroring {
             self.events.record(reference, EventType::Warning, "FailedToUpdateEndpointSlices", message);
         }
         written?;
+        if changes {
+            fault::point("mirroring.written");
+        }
         Ok(Next::Change)
     }
 }

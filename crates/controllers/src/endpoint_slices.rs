@@ -149,6 +149,7 @@ pub(crate) async fn write(
     plan: Plan,
 ) -> kube::Result<()> {
     let api: &Api<EndpointSlice> = &Api::namespaced(client.clone(), namespace);
+    let is_new = !plan.create.is_empty() || !plan.update.is_empty();
     let created = plan.create.into_iter().map(|slice| async move {
         match api.create(&PostParams::default(), &slice).await {
             Ok(created) => informer.learn(created),
@@ -167,8 +168,11 @@ pub(crate) async fn write(
         }
         Ok(())
     });
-    futures::future::try_join(try_join_all(created), try_join_all(updated)).await?;
-    fault::point("endpointslices.written");
+    if is_new {
+        fault::point("endpointslices.due");
+        futures::future::try_join(try_join_all(created), try_join_all(updated)).await?;
+        fault::point("endpointslices.written");
+    }
     let deleted = plan.delete.iter().map(|slice| async move {
         let key = ObjectKey::of(&**slice);
         let uid = slice.metadata.uid.clone().unwrap_or_default();
@@ -179,6 +183,7 @@ pub(crate) async fn write(
             Err(error) if is_not_found(&error) || is_conflict(&error) => {}
             Err(error) => return Err(error),
         }
+        fault::point("endpointslices.deleted");
         informer.learn_deleted(&uid, &key);
         Ok(())
     });

@@ -82,8 +82,11 @@ impl EndpointsController {
     ) -> kube::Result<()> {
         let api: Api<Endpoints> = Api::namespaced(self.client.clone(), &key.namespace);
         let cache = &self.informers.endpoints;
+        if !matches!(decision, Decision::Nothing) {
+            fault::point("endpoints.due");
+        }
         match decision {
-            Decision::Nothing => {}
+            Decision::Nothing => return Ok(()),
             Decision::Create(endpoints) => match api.create(&PostParams::default(), &endpoints).await {
                 Ok(created) => cache.learn(created),
                 // Somebody was quicker: the watch brings it.
@@ -109,6 +112,7 @@ impl EndpointsController {
                 cache.learn_deleted(&uid, key);
             }
         }
+        fault::point("endpoints.written");
         Ok(())
     }
 }

@@ -127,6 +127,7 @@ impl PodGarbage {
                 }]);
             }
             let patch = json!({"metadata": {"uid": uid}, "status": status});
+            fault::point("podgarbage.due");
             match api.patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
                 Ok(marked) => self.informers.pods.learn(marked),
                 Err(error) if is_not_found(&error) || is_conflict(&error) => return Ok(()),
@@ -142,6 +143,7 @@ impl PodGarbage {
             Err(error) if is_not_found(&error) || is_conflict(&error) => {}
             Err(error) => return Err(error),
         }
+        fault::point("podgarbage.deleted");
         self.informers.pods.learn_deleted(&uid, &key);
         Ok(())
     }

@@ -185,6 +185,7 @@ impl Pull<'_> {
             return Err(PullImageError::Digest { registry: registry_name.clone(), expected, actual: named });
         }
         let (config, layers) = self.choose_image(&registry, first).await?;
+        fault::point("pull.manifest_read");
         let config_bytes = registry.small_blob(&config, "configuration", limits.config_bytes).await?;
         let file = ConfigFile::parse(&config_bytes)
             .map_err(|source| PullImageError::Config { reference: self.reference.to_string(), source })?;
@@ -192,11 +193,13 @@ impl Pull<'_> {
             let source = ManifestError::LayerCount { manifest: layers.len(), config: file.diff_ids.len() };
             return Err(self.manifest_error(source));
         }
+        fault::point("pull.configuration_read");
         let references = self.names(named);
         let size = layers.iter().map(|layer| layer.size).fold(config.size, u64::saturating_add);
         let ingest = self.in_background(ImageStore::ingest).await??;
         let ingest = Arc::new(ingest);
         let fresh = self.fetch_layers(&registry, &ingest, &layers, &file.diff_ids).await?;
+        fault::point("pull.layers_unpacked");
         let image = NewImage { config: config_bytes, layers: file.diff_ids, fresh, references, size };
         let adopted = self.in_background(move |store| store.adopt(&ingest, image)).await?;
         match adopted {
@@ -320,6 +323,7 @@ impl Pull<'_> {
             _ = stop.wait_for(|stop| *stop) => return Ok(None),
             downloaded = blob::download(registry, layer, &path, &*self.options.progress) => downloaded?,
         }
+        fault::point("pull.layer_received");
         self.report(TransferEvent::Unpacking { layer: layer.digest });
         let directory = ingest.layer(index);
         // The task owns a share of the ingest directory: it is not removed while a cancelled pull still writes there.
@@ -341,6 +345,7 @@ impl Pull<'_> {
             layer: layer.digest,
             source: Box::new(source),
         })?;
+        fault::point("pull.layer_unpacked");
         self.report(TransferEvent::Unpacked { layer: layer.digest, skipped: unpacked.unpacked.skipped });
         for notice in &unpacked.unpacked.notices {
             tracing::debug!(image = %self.reference, layer = %layer.digest, %notice, "part of a layer was left out");

@@ -245,6 +245,18 @@ impl Lane {
         line
     }
 
+    /// The data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.place.data()
+    }
+
+    /// What `coracle image` with these arguments prints about this node's store.
+    pub(crate) fn image(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = self.place.coracle(&["image"]);
+        let said = finish(command.args(arguments).arg("--data-dir").arg(self.place.data()), "");
+        if said.status == 0 { Ok(said.stdout) } else { Err(said.all()) }
+    }
+
     /// Ends the daemon at once.
     pub(crate) fn kill(&mut self) {
         let mut daemon = self.daemon.take().expect("it runs");

@@ -138,6 +138,7 @@ async fn receive(
             break;
         }
         progress.report(TransferEvent::Received { layer: layer.digest, bytes });
+        fault::point("pull.piece_received");
     }
     drop(pieces);
     let received =
