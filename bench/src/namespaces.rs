@@ -90,7 +90,7 @@ impl Machine {
     pub async fn pod(&self, id: &str) -> Outcome<Pod> {
         let namespace = new_namespace()?;
         let connected = self.network.setup_pod(namespace.as_fd(), id, &[]).await?;
-        let [IpAddr::V4(address)] = connected.addresses[..] else {
+        let Some(IpAddr::V4(address)) = connected.addresses.first().copied() else {
             return Err("a pod has no address".into());
         };
         Ok(Pod { namespace, address })

@@ -21,7 +21,7 @@ use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use network::{Protocol, ServicePort, ServiceTable, ServiceUpdate, TrafficPolicy};
+use network::{Family, Protocol, ServicePort, ServiceTable, ServiceUpdate, TrafficPolicy};
 use serde_json::{Value, json};
 
 /// Services beside which a connection is made.
@@ -85,15 +85,16 @@ fn service_address(number: u32) -> Ipv4Addr {
 fn service(number: u32, backends: Vec<SocketAddrV4>) -> (String, Vec<ServicePort>) {
     let port = ServicePort {
         name: format!("bench/web-{number}:http"),
+        family: Family::V4,
         protocol: Protocol::Tcp,
         port: 80,
-        cluster_addresses: vec![service_address(number)],
+        cluster_addresses: vec![service_address(number).into()],
         external_addresses: Vec::new(),
         node_port: None,
         affinity_seconds: None,
         internal_policy: TrafficPolicy::Cluster,
         external_policy: TrafficPolicy::Cluster,
-        backends,
+        backends: backends.into_iter().map(SocketAddr::V4).collect(),
         local_backends: Vec::new(),
     };
     (format!("bench/web-{number}"), vec![port])
@@ -111,7 +112,7 @@ fn endpoints(number: u32, version: u32) -> Vec<SocketAddrV4> {
 }
 
 fn all(services: ServiceTable) -> Outcome<ServiceUpdate> {
-    Ok(ServiceUpdate::All { services, range: Some("10.43.0.0/16".parse()?) })
+    Ok(ServiceUpdate::All { services, ranges: vec!["10.43.0.0/16".parse()?] })
 }
 
 /// From a pod to another, directly and through a service, in turn.

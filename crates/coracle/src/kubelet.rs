@@ -215,7 +215,7 @@ fn route_services(api: &Api, node: &str, network: &Network, shutdown: &Cancellat
     tokio::spawn(services.clone().follow(kube::Api::all(api.client.clone()), "", shutdown.clone()));
     tokio::spawn(slices.clone().follow(kube::Api::all(api.client.clone()), "", shutdown.clone()));
     // Which addresses services may have is the other server's affair.
-    ServiceProxy::start(&services, &slices, node, None, network)
+    ServiceProxy::start(&services, &slices, node, Vec::new(), network)
 }
 
 /// One node agent a data directory. The lock ends with the process.

@@ -168,7 +168,7 @@ impl Node {
             &informers.services,
             &informers.endpoint_slices,
             &config.node_name,
-            service_ranges(control_plane.service_ranges).first().copied(),
+            service_ranges(control_plane.service_ranges),
             &network,
         );
         let controllers =

@@ -15,17 +15,17 @@ pub(crate) struct ServiceProxy {
 }
 
 impl ServiceProxy {
-    /// Routes what the caches hold in the network of the node of that name. `range` is where services have their addresses, where that
-    /// is known.
+    /// Routes what the caches hold in the network of the node of that name. `ranges` are where services have their addresses, as
+    /// far as that is known.
     pub(crate) fn start(
         services: &Informer<Service>,
         slices: &Informer<EndpointSlice>,
         node: &str,
-        range: Option<AddressRange>,
+        ranges: Vec<AddressRange>,
         network: &Network,
     ) -> Self {
         let config =
-            ProxyConfig { services: services.clone(), slices: slices.clone(), node: node.to_owned(), range };
+            ProxyConfig { services: services.clone(), slices: slices.clone(), node: node.to_owned(), ranges };
         let (network, end) = (network.clone(), CancellationToken::new());
         let route = move |update| {
             let network = network.clone();

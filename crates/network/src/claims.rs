@@ -9,7 +9,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::range::AddressRange;
+use crate::dual_stack::Forwarded;
+use crate::range::{AddressRange, Family};
 
 /// Why no range could be claimed.
 #[derive(Debug, thiserror::Error)]
@@ -67,9 +68,10 @@ impl Claims {
         self.directory.join(format!("{}-{}", range.network(), range.prefix_length()))
     }
 
-    /// The range that this data directory claimed before, if any.
-    pub(crate) fn held_by(&self, data_dir: &Path) -> Option<AddressRange> {
-        self.all().into_iter().find(|(_, holder)| holder == data_dir).map(|(range, _)| range)
+    /// The range of a family that this data directory claimed before, if any.
+    pub(crate) fn held_by(&self, data_dir: &Path, family: Family) -> Option<AddressRange> {
+        let held = |(range, holder): &(AddressRange, PathBuf)| holder == data_dir && range.family() == family;
+        self.all().into_iter().find(held).map(|(range, _)| range)
     }
 
     /// Claims of nodes whose data directory still exists.
@@ -148,6 +150,22 @@ impl Claims {
         fs::remove_file(self.forwarding_mark()).is_ok()
     }
 
+    fn forwarding_mark_v6(&self) -> PathBuf {
+        self.directory.join("ipv6-forwarding-was-off")
+    }
+
+    /// Remembers that the machine did not forward IPv6 before the first node came, and what was changed with that.
+    pub(crate) fn remember_forwarded_v6(&self, forwarded: &Forwarded) {
+        let _ = fs::write(self.forwarding_mark_v6(), forwarded.learning.join("\n"));
+    }
+
+    /// What was changed to forward IPv6; forgets it.
+    pub(crate) fn take_forwarded_v6(&self) -> Option<Forwarded> {
+        let text = fs::read_to_string(self.forwarding_mark_v6()).ok()?;
+        let _ = fs::remove_file(self.forwarding_mark_v6());
+        Some(Forwarded { learning: text.lines().map(str::to_owned).collect() })
+    }
+
     /// Removes the directory if nothing is in it.
     pub(crate) fn remove_if_empty(&self) {
         let _ = fs::remove_dir(&self.directory);
@@ -183,7 +201,11 @@ mod tests {
         assert_eq!(claims.claim(range("10.128.0.0/20"), other.path()).expect("io"), taken);
         assert_eq!(claims.claim(range("10.128.0.0/16"), other.path()).expect("io"), taken, "a wider range");
         assert_eq!(claims.claim(range("10.128.16.0/20"), other.path()).expect("io"), Claim::Ours);
-        assert_eq!(claims.held_by(one.path()), Some(range("10.128.0.0/20")));
+        assert_eq!(claims.held_by(one.path(), Family::V4), Some(range("10.128.0.0/20")));
+        assert_eq!(claims.held_by(one.path(), Family::V6), None);
+        assert_eq!(claims.claim(range("fd12::/64"), one.path()).expect("io"), Claim::Ours);
+        assert_eq!(claims.held_by(one.path(), Family::V6), Some(range("fd12::/64")));
+        assert_eq!(claims.claim(range("fd12::/64"), other.path()).expect("io"), taken, "of either family");
     }
 
     #[test]
@@ -198,7 +220,7 @@ mod tests {
         assert_eq!(claims.take_abandoned(), [(range("10.128.0.0/20"), path)]);
         assert_eq!(claims.take_abandoned(), [], "only once");
         assert_eq!(claims.claim(range("10.128.0.0/20"), other.path()).expect("io"), Claim::Ours);
-        assert_eq!(claims.held_by(other.path()), Some(range("10.128.0.0/20")));
+        assert_eq!(claims.held_by(other.path(), Family::V4), Some(range("10.128.0.0/20")));
     }
 
     #[test]
@@ -217,6 +239,10 @@ mod tests {
         assert!(claims.release(range("10.128.16.0/20")));
         assert!(claims.take_forwarding_was_off());
         assert!(!claims.take_forwarding_was_off());
+        let forwarded = Forwarded { learning: vec!["eth0".to_owned(), "eth1".to_owned()] };
+        claims.remember_forwarded_v6(&forwarded);
+        assert_eq!(claims.take_forwarded_v6(), Some(forwarded));
+        assert_eq!(claims.take_forwarded_v6(), None);
         claims.remove_if_empty();
         assert!(!parent.exists());
     }

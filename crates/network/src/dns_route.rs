@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::netlink::Message;
 use crate::nftables::{
-    ChainType, Hook, Rate, Rule, TransportNumber, flush_chain, make_base_chain, make_counted_addresses,
+    ChainType, Hook, Rate, Rule, Table, TransportNumber, flush_chain, make_base_chain, make_counted_addresses,
 };
 
 const GUARD: &str = "dns_guard";
@@ -41,7 +41,7 @@ pub struct DnsRoute {
 }
 
 /// The chains, made before anything is in them. The redirections come before those of other services.
-pub(crate) fn chains(table: &str) -> Vec<Message> {
+pub(crate) fn chains(table: &Table) -> Vec<Message> {
     vec![
         make_base_chain(table, GUARD, ChainType::Filter, Hook::Prerouting, -299),
         make_base_chain(table, ARRIVING, ChainType::Nat, Hook::Prerouting, -103),
@@ -50,7 +50,7 @@ pub(crate) fn chains(table: &str) -> Vec<Message> {
 }
 
 /// The rules, instead of those that were there.
-pub(crate) fn rules(table: &str, links: &str, route: &DnsRoute) -> Vec<Message> {
+pub(crate) fn rules(table: &Table, links: &str, route: &DnsRoute) -> Vec<Message> {
     let mut changes: Vec<Message> = [ARRIVING, LEAVING].map(|chain| flush_chain(table, chain)).into();
     for protocol in [UDP, TCP] {
         let to_service = |rule: Rule| rule.destination_is(route.service).destination_port(protocol, PORT);
@@ -66,7 +66,7 @@ pub(crate) fn rules(table: &str, links: &str, route: &DnsRoute) -> Vec<Message> 
 }
 
 /// The rules that keep a pod from flooding; a kernel may lack what they need.
-pub(crate) fn guard_rules(table: &str, links: &str, route: &DnsRoute) -> Vec<Message> {
+pub(crate) fn guard_rules(table: &Table, links: &str, route: &DnsRoute) -> Vec<Message> {
     let limited = |address: Ipv4Addr, port: u16| {
         Rule::new(table, GUARD)
             .in_from_links(links)

@@ -2,13 +2,14 @@
 //! tries address ranges. Pure.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::range::AddressRange;
+use crate::dual_stack::closed_to_pods;
+use crate::range::{AddressRange, Family};
 
 /// Pod ranges are cut from 10.128.0.0/9: the upper half of 10/8 is less used in offices than the lower.
 const POOL: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
@@ -17,6 +18,12 @@ const POOL_LENGTH: u8 = 9;
 const RANGE_LENGTH: u8 = 20;
 /// How many ranges the pool holds.
 const RANGES: u32 = 1 << (RANGE_LENGTH - POOL_LENGTH);
+
+/// Ranges of IPv6 are unique-local (RFC 4193): 40 bits that nobody else should have, and 16 of a subnet.
+const UNIQUE_LOCAL: u8 = 0xfd;
+const RANGE_LENGTH_V6: u8 = 64;
+/// So many are tried; two nodes of one machine never meet at the first.
+const RANGES_V6: u8 = 64;
 
 /// What the names of all nodes' tables begin with, and those of services end with.
 const TABLES: &str = "coracle-";
@@ -85,6 +92,22 @@ impl NodeIdentity {
     }
 }
 
+impl NodeIdentity {
+    /// Ranges of IPv6, beginning with the one that the data directory chooses.
+    pub fn candidate_ranges_v6(&self) -> impl Iterator<Item = AddressRange> + use<> {
+        let digest = self.digest;
+        (0..RANGES_V6)
+            .map(move |step| {
+                let chosen = Sha256::new().chain_update(digest).chain_update([step]).finalize();
+                let mut octets = [0; 16];
+                octets[0] = UNIQUE_LOCAL;
+                octets[1..8].copy_from_slice(&chosen[..7]);
+                AddressRange::around(Ipv6Addr::from(octets), RANGE_LENGTH_V6)
+            })
+            .filter(|range| !closed_to_pods(Family::V6).iter().any(|closed| closed.overlaps(range)))
+    }
+}
+
 /// `coracle-` and sixteen hexadecimal digits.
 impl fmt::Display for NodeIdentity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,5 +146,17 @@ mod tests {
         assert_eq!(ranges.len(), 2048);
         assert_eq!(ranges.iter().collect::<BTreeSet<_>>().len(), 2048);
         assert!(ranges.iter().all(|range| pool.contains(range.network())));
+    }
+
+    #[test]
+    fn ranges_of_ipv6_are_unique_local_and_the_nodes_own() {
+        let of =
+            |path: &str| NodeIdentity::of_data_dir(Path::new(path)).candidate_ranges_v6().collect::<Vec<_>>();
+        let unique_local: AddressRange = "fd00::/8".parse().expect("a range");
+        let ranges = of("/a");
+        assert!(ranges.len() > 60 && ranges.iter().collect::<BTreeSet<_>>().len() == ranges.len());
+        assert!(ranges.iter().all(|range| range.prefix_length() == 64 && unique_local.overlaps(range)));
+        assert_eq!(ranges, of("/a"));
+        assert_ne!(ranges[0], of("/b")[0]);
     }
 }

@@ -16,6 +16,7 @@
 mod allocations;
 mod claims;
 mod dns_route;
+mod dual_stack;
 mod hosts;
 mod identity;
 mod links;
@@ -34,16 +35,17 @@ mod sockets;
 pub use allocations::{AllocateError, AllocationsError, HostPort, Protocol};
 pub use claims::{ClaimRangeError, data_directories_on_this_machine};
 pub use dns_route::DnsRoute;
+pub use dual_stack::{NoIpv6, has_both_families, is_closed_to_pods};
 pub use hosts::{HostAlias, HostnameError, HostnameFields, HostsFile, PodHostname, hosts_file, pod_hostname};
 pub use identity::NodeIdentity;
 pub use links::NamespaceError;
 pub use netlink::NetlinkError;
 pub use packet_filter::ApiRoute;
 pub use pods::{
-    GATEWAY, Network, NetworkConfig, NetworkWarning, OpenNetworkError, PodNetwork, RouteApiError,
-    RouteDnsError, SetupPodError, TeardownPodError,
+    GATEWAY, GATEWAY_V6, Ipv6Wish, Network, NetworkConfig, NetworkWarning, OpenNetworkError, PodNetwork,
+    RouteApiError, RouteDnsError, SetupPodError, TeardownPodError,
 };
-pub use range::{AddressRange, ParseRangeError};
+pub use range::{AddressRange, Family, ParseRangeError};
 pub use resolver::{
     ClusterDns, DnsConfig, DnsLimit, DnsPolicy, MISSING_CLUSTER_DNS, PodDns, ReadResolverError, ResolvConf,
     ResolverFiles, ResolverStamp, machine_resolv_conf, missing_cluster_dns_message, pod_dns,

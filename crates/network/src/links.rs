@@ -1,7 +1,7 @@
 //! Links, addresses and routes over the route family of netlink, and the step into another network namespace.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -9,12 +9,14 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::netlink::{
     ACK, CREATE, DUMP, EXCLUSIVE, Message, NetlinkError, NetlinkSocket, REPLACE, attribute, attributes,
 };
-use crate::range::AddressRange;
+use crate::range::{AddressRange, Family, octets};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
+const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
@@ -31,6 +33,7 @@ const IFLA_MTU: u16 = 4;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
+const IFLA_AF_SPEC: u16 = 26;
 const IFLA_GROUP: u16 = 27;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
@@ -39,6 +42,16 @@ const VETH_INFO_PEER: u16 = 1;
 
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const IFA_CACHEINFO: u16 = 6;
+const IFA_FLAGS: u16 = 8;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const GENERATE_NO_ADDRESS: u8 = 1;
+/// Nobody is asked whether the address is free: the kernel would wait a second for that.
+const NO_QUESTION: u32 = 0x02;
+/// No route for a network around the address.
+const NO_NETWORK: u32 = 0x200;
+/// Addresses that the kernel does not use yet, or not any more, or not for something new.
+const NOT_IN_USE: u32 = 0x08 | 0x20 | 0x40;
 
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
@@ -52,13 +65,18 @@ const NDA_LLADDR: u16 = 2;
 const NUD_PERMANENT: u16 = 0x80;
 
 const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const AF_INET6_ATTRIBUTE: u16 = 10;
 const IFF_UP: u32 = 1;
 const TABLE_MAIN: u8 = 254;
 const TABLE_LOCAL: u8 = 255;
 const SCOPE_LINK: u8 = 253;
 const ROUTE_UNICAST: u8 = 1;
+const ROUTE_LOCAL: u8 = 2;
 const ROUTE_UNREACHABLE: u8 = 7;
 const ROUTE_ONLINK: u32 = 4;
+/// A way that the kernel keeps for one destination, not a route.
+const ROUTE_COPIED: u32 = 0x200;
 /// The origin that our routes carry (`ip route` shows it as `proto 197`), so that an administrator can tell them apart.
 pub(crate) const ROUTE_ORIGIN: u8 = 197;
 
@@ -93,7 +111,7 @@ pub(crate) struct Link {
     pub(crate) operational: bool,
 }
 
-/// An IPv4 route as the kernel lists it.
+/// A route as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) destination: AddressRange,
@@ -136,9 +154,18 @@ impl Routing {
 
     /// In the namespace behind `namespace`. A thread made for it enters and ends; the caller stays where it is.
     pub(crate) fn inside(namespace: BorrowedFd<'_>) -> Result<Self, NamespaceError> {
+        Self::inside_after(namespace, || {})
+    }
+
+    /// The same, and `first` is done in the namespace before.
+    pub(crate) fn inside_after(
+        namespace: BorrowedFd<'_>,
+        first: impl FnOnce() + Send,
+    ) -> Result<Self, NamespaceError> {
         let enter = || {
             move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
                 .map_err(|error| NamespaceError::Enter(error.into()))?;
+            first();
             Self::here().map_err(NamespaceError::Socket)
         };
         std::thread::scope(|scope| {
@@ -168,12 +195,37 @@ impl Routing {
         read_link(&self.socket.get(&message)?)
     }
 
-    /// All IPv4 routes of all tables.
-    pub(crate) fn routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
+    /// All routes of a family, of all tables.
+    pub(crate) fn routes(&mut self, family: Family) -> Result<Vec<Route>, NetlinkError> {
         let mut head = [0; 12];
-        head[0] = AF_INET;
+        head[0] = number_of(family);
         let message = Message::new("list the routes", RTM_GETROUTE, DUMP, &head);
-        self.socket.dump(&message)?.iter().map(|entry| read_route(entry)).collect()
+        let entries = self.socket.dump(&message)?;
+        // A kernel without a family lists all others.
+        let of_family = entries.iter().filter(|entry| entry.first() == Some(&number_of(family)));
+        of_family.filter_map(|entry| read_route(entry, family).transpose()).collect()
+    }
+
+    /// All addresses of IPv6 that are in use, each with its link.
+    pub(crate) fn addresses_v6(&mut self) -> Result<Vec<(u32, Ipv6Addr)>, NetlinkError> {
+        let message = Message::new("list the addresses", RTM_GETADDR, DUMP, &[AF_INET6, 0, 0, 0, 0, 0, 0, 0]);
+        let entries = self.socket.dump(&message)?;
+        Ok(entries.iter().filter_map(|entry| read_address_v6(entry)).collect())
+    }
+
+    /// Removes an address, if it is there.
+    pub(crate) fn remove_address(&mut self, index: u32, address: IpAddr) -> Result<(), NetlinkError> {
+        let mut message = Message::new(
+            format!("remove the address {address}"),
+            RTM_DELADDR,
+            ACK,
+            &address_head(index, address),
+        );
+        message.put(IFA_LOCAL, &octets(address)).put(IFA_ADDRESS, &octets(address));
+        match self.apply(&[message]) {
+            Err(error) if !error.is_absent() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Returns when packets given to the link go out.
@@ -188,6 +240,21 @@ impl Routing {
             let _ = self.apply(&[set_no_queue(link.index)]);
         }
         Ok(link)
+    }
+
+    /// Lets the machine's loopback address of a family lead to the pod behind a link, over a port of the machine.
+    ///
+    /// The answers come from the pod's link, and the kernel takes none for a loopback address from there: for IPv4 unless a
+    /// switch allows it, for IPv6 unless the address is one of that link. That opens nothing to the pod itself: the packet
+    /// filter drops what it sends there, and for IPv6 the kernel does as well.
+    pub(crate) fn reach_from_loopback(&mut self, link: &str, family: Family) -> Result<(), NetlinkError> {
+        match family {
+            Family::V4 => set_link_switch("ipv4", link, "route_localnet", "1").map_err(NetlinkError::Socket),
+            Family::V6 => {
+                let index = self.link(link)?.index;
+                self.apply(&[add_local_route(index, Ipv6Addr::LOCALHOST)])
+            }
+        }
     }
 
     /// Removes a link; `false` when there is none of that name.
@@ -273,49 +340,113 @@ pub(crate) fn set_alias(index: u32, alias: &str) -> Message {
     message
 }
 
-/// Gives a link one address and no network around it.
-pub(crate) fn add_address(index: u32, address: Ipv4Addr) -> Message {
-    let mut head = [AF_INET, 32, 0, 0, 0, 0, 0, 0];
-    head[4..8].copy_from_slice(&index.to_ne_bytes());
+/// The link gets no address of IPv6 by itself.
+pub(crate) fn generate_no_address(index: u32) -> Message {
     let mut message =
-        Message::new(format!("add the address {address}"), RTM_NEWADDR, ACK | CREATE | REPLACE, &head);
-    message.put(IFA_LOCAL, &address.octets()).put(IFA_ADDRESS, &address.octets());
+        Message::new("keep the link without an address of its own", RTM_NEWLINK, ACK, &link_head(index, 0));
+    message.nest(IFLA_AF_SPEC, |families| {
+        families.nest(AF_INET6_ATTRIBUTE, |family| {
+            family.put(IFLA_INET6_ADDR_GEN_MODE, &[GENERATE_NO_ADDRESS]);
+        });
+    });
     message
 }
 
-fn route_head(prefix_length: u8, scope: u8, kind: u8, flags: u32) -> [u8; 12] {
-    let mut head = [AF_INET, prefix_length, 0, 0, TABLE_MAIN, ROUTE_ORIGIN, scope, kind, 0, 0, 0, 0];
+fn number_of(family: Family) -> u8 {
+    match family {
+        Family::V4 => AF_INET,
+        Family::V6 => AF_INET6,
+    }
+}
+
+fn address_head(index: u32, address: IpAddr) -> [u8; 8] {
+    let family = Family::of(address);
+    let mut head = [number_of(family), family.bits(), 0, 0, 0, 0, 0, 0];
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    head
+}
+
+/// Gives a link one address and no network around it.
+pub(crate) fn add_address(index: u32, address: impl Into<IpAddr>) -> Message {
+    let address = address.into();
+    let head = address_head(index, address);
+    let mut message =
+        Message::new(format!("add the address {address}"), RTM_NEWADDR, ACK | CREATE | REPLACE, &head);
+    message.put(IFA_LOCAL, &octets(address)).put(IFA_ADDRESS, &octets(address));
+    if address.is_ipv6() {
+        message.put_u32(IFA_FLAGS, NO_QUESTION | NO_NETWORK);
+    }
+    message
+}
+
+/// Gives a link an address that is used only where it is asked for, never because the machine needs one to speak from.
+pub(crate) fn add_address_for_answers(index: u32, address: Ipv6Addr) -> Message {
+    const FOR_EVER: u32 = u32::MAX;
+    let mut message = add_address(index, address);
+    // Preferred for no time, valid for ever; and two times that the kernel fills in.
+    let times = [0, FOR_EVER, 0, 0].map(u32::to_ne_bytes).concat();
+    message.put(IFA_CACHEINFO, &times);
+    message
+}
+
+fn route_head(family: Family, prefix_length: u8, scope: u8, kind: u8, flags: u32) -> [u8; 12] {
+    let mut head =
+        [number_of(family), prefix_length, 0, 0, TABLE_MAIN, ROUTE_ORIGIN, scope, kind, 0, 0, 0, 0];
     head[8..12].copy_from_slice(&flags.to_ne_bytes());
     head
 }
 
 /// The node's route to one pod. `source` is what the node calls itself when it talks to the pod.
-pub(crate) fn add_pod_route(index: u32, pod: Ipv4Addr, source: Ipv4Addr) -> Message {
-    let head = route_head(32, SCOPE_LINK, ROUTE_UNICAST, 0);
+pub(crate) fn add_pod_route(index: u32, pod: impl Into<IpAddr>, source: impl Into<IpAddr>) -> Message {
+    let (pod, source) = (pod.into(), source.into());
+    let family = Family::of(pod);
+    let scope = match family {
+        Family::V4 => SCOPE_LINK,
+        // This family has no such thing.
+        Family::V6 => 0,
+    };
+    let head = route_head(family, family.bits(), scope, ROUTE_UNICAST, 0);
     let mut message =
         Message::new(format!("add the route to {pod}"), RTM_NEWROUTE, ACK | CREATE | REPLACE, &head);
-    message.put(RTA_DST, &pod.octets()).put(RTA_PREFSRC, &source.octets()).put_u32(RTA_OIF, index);
+    message.put(RTA_DST, &octets(pod)).put(RTA_PREFSRC, &octets(source)).put_u32(RTA_OIF, index);
+    message
+}
+
+/// Packets for an address of this side arrive. The kernel has a route of its own for each address, but makes it for IPv6 only
+/// a moment later, and the first packet would be lost.
+pub(crate) fn add_local_route(index: u32, address: Ipv6Addr) -> Message {
+    let mut head = route_head(Family::V6, Family::V6.bits(), 0, ROUTE_LOCAL, 0);
+    head[4] = TABLE_LOCAL;
+    let what = format!("add the route to the own address {address}");
+    let mut message = Message::new(what, RTM_NEWROUTE, ACK | CREATE | REPLACE, &head);
+    message.put(RTA_DST, &address.octets()).put_u32(RTA_OIF, index);
     message
 }
 
 /// The pod's only route: everything goes to `gateway`, which is taken to be on the link although no network says so.
-pub(crate) fn add_default_route(index: u32, gateway: Ipv4Addr, source: Ipv4Addr) -> Message {
-    let head = route_head(0, 0, ROUTE_UNICAST, ROUTE_ONLINK);
+pub(crate) fn add_default_route(
+    index: u32,
+    gateway: impl Into<IpAddr>,
+    source: impl Into<IpAddr>,
+) -> Message {
+    let (gateway, source) = (gateway.into(), source.into());
+    let head = route_head(Family::of(gateway), 0, 0, ROUTE_UNICAST, ROUTE_ONLINK);
     let mut message =
         Message::new("add the pod's default route", RTM_NEWROUTE, ACK | CREATE | REPLACE, &head);
-    message.put(RTA_GATEWAY, &gateway.octets()).put(RTA_PREFSRC, &source.octets()).put_u32(RTA_OIF, index);
+    message.put(RTA_GATEWAY, &octets(gateway)).put(RTA_PREFSRC, &octets(source)).put_u32(RTA_OIF, index);
     message
 }
 
 /// A neighbour whose hardware address is known for good, so that nobody has to ask for it.
-pub(crate) fn add_neighbour(index: u32, address: Ipv4Addr, hardware: [u8; 6]) -> Message {
+pub(crate) fn add_neighbour(index: u32, address: impl Into<IpAddr>, hardware: [u8; 6]) -> Message {
+    let address = address.into();
     let mut head = [0; 12];
-    head[0] = AF_INET;
+    head[0] = number_of(Family::of(address));
     head[4..8].copy_from_slice(&index.to_ne_bytes());
     head[8..10].copy_from_slice(&NUD_PERMANENT.to_ne_bytes());
     let mut message =
         Message::new(format!("add the neighbour {address}"), RTM_NEWNEIGH, ACK | CREATE | REPLACE, &head);
-    message.put(NDA_DST, &address.octets()).put(NDA_LLADDR, &hardware);
+    message.put(NDA_DST, &octets(address)).put(NDA_LLADDR, &hardware);
     message
 }
 
@@ -331,9 +462,9 @@ fn held_range(kind: u16, flags: u16, range: AddressRange) -> Message {
 }
 
 fn closed_range(kind: u16, flags: u16, range: AddressRange, priority: u32) -> Message {
-    let head = route_head(range.prefix_length(), 0, ROUTE_UNREACHABLE, 0);
+    let head = route_head(range.family(), range.prefix_length(), 0, ROUTE_UNREACHABLE, 0);
     let mut message = Message::new(format!("hold the range {range}"), kind, flags, &head);
-    message.put(RTA_DST, &range.network().octets()).put_u32(RTA_PRIORITY, priority);
+    message.put(RTA_DST, &octets(range.network())).put_u32(RTA_PRIORITY, priority);
     message
 }
 
@@ -373,11 +504,15 @@ fn read_link(entry: &[u8]) -> Result<Link, NetlinkError> {
     })
 }
 
-fn read_route(entry: &[u8]) -> Result<Route, NetlinkError> {
+/// `None` for what the kernel lists beside routes.
+fn read_route(entry: &[u8], family: Family) -> Result<Option<Route>, NetlinkError> {
     let head = entry.get(..12).ok_or(NetlinkError::Malformed)?;
     let (prefix_length, table, origin, kind) = (head[1], head[4], head[5], head[7]);
+    if read_u32(&head[8..]).is_some_and(|flags| flags & ROUTE_COPIED != 0) {
+        return Ok(None);
+    }
     let mut route = Route {
-        destination: AddressRange::around(Ipv4Addr::UNSPECIFIED, prefix_length),
+        destination: AddressRange::around(family.unspecified(), prefix_length),
         table: u32::from(table),
         kind,
         priority: 0,
@@ -387,8 +522,8 @@ fn read_route(entry: &[u8]) -> Result<Route, NetlinkError> {
     for (kind, value) in attributes(&entry[12..]) {
         match kind {
             RTA_DST => {
-                let octets: [u8; 4] = value.try_into().map_err(|_| NetlinkError::Malformed)?;
-                route.destination = AddressRange::around(octets.into(), prefix_length);
+                let address = read_octets(value, family).ok_or(NetlinkError::Malformed)?;
+                route.destination = AddressRange::around(address, prefix_length);
             }
             RTA_OIF => route.link = read_u32(value),
             RTA_PRIORITY => route.priority = read_u32(value).unwrap_or(0),
@@ -396,7 +531,22 @@ fn read_route(entry: &[u8]) -> Result<Route, NetlinkError> {
             _ => {}
         }
     }
-    Ok(route)
+    Ok(Some(route))
+}
+
+fn read_octets(bytes: &[u8], family: Family) -> Option<IpAddr> {
+    match family {
+        Family::V4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        Family::V6 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+    }
+}
+
+fn read_address_v6(entry: &[u8]) -> Option<(u32, Ipv6Addr)> {
+    let head = entry.get(..8)?;
+    let index = read_u32(&head[4..])?;
+    let flags = attribute(&entry[8..], IFA_FLAGS).and_then(read_u32).unwrap_or_else(|| u32::from(head[2]));
+    let octets: [u8; 16] = attribute(&entry[8..], IFA_ADDRESS)?.try_into().ok()?;
+    (head[0] == AF_INET6 && flags & NOT_IN_USE == 0).then(|| (index, octets.into()))
 }
 
 /// The link over which the machine reaches the rest of the world: that of the default route with the best priority.
@@ -423,7 +573,8 @@ pub(crate) fn overlapping_route<'a>(
 ) -> Option<&'a Route> {
     routes.iter().find(|route| {
         route.destination.prefix_length() > 0
-            && (route.table != u32::from(TABLE_LOCAL) || route.destination.prefix_length() < 32)
+            && (route.table != u32::from(TABLE_LOCAL)
+                || route.destination.prefix_length() < range.family().bits())
             && route.destination.overlaps(&range)
             && !route.link.is_some_and(|link| own_links.contains(&link))
             && !(route.ours && route.kind == ROUTE_UNREACHABLE && own == Some(route.destination))

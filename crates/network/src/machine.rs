@@ -4,8 +4,9 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
@@ -18,6 +19,9 @@ use crate::pods::{Network, NetworkConfig, OpenNetworkError};
 
 pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub(crate) const BEYOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// The same of a machine with both families.
+pub(crate) const MACHINE_V6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const BEYOND_V6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 2);
 pub(crate) const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 
 /// Runs `body` on a thread of its own inside a namespace.
@@ -48,6 +52,15 @@ pub(crate) fn namespace() -> Option<OwnedFd> {
             None
         }
     }
+}
+
+/// Whether the kernel has no IPv6, with the reason printed.
+pub(crate) fn skipped_without_ipv6() -> bool {
+    let lacks = !Path::new("/proc/sys/net/ipv6").exists();
+    if lacks {
+        eprintln!("skipped: the kernel has no IPv6");
+    }
+    lacks
 }
 
 /// A machine with a way out, and directories for its nodes.
@@ -94,6 +107,33 @@ impl Machine {
         Some(Self { namespace: machine, beyond, directories: tempfile::tempdir().expect("a directory") })
     }
 
+    /// One that has IPv6 as well, if the kernel does.
+    pub(crate) fn with_both_families() -> Option<Self> {
+        if skipped_without_ipv6() {
+            return None;
+        }
+        let made = Self::new()?;
+        let mut inner = Routing::inside(made.beyond.as_fd()).expect("a socket");
+        let (near, far) =
+            (made.routing().link("up0").expect("it").index, inner.link("eth0").expect("it").index);
+        let outer = [
+            links::add_address(near, MACHINE_V6),
+            links::add_local_route(near, MACHINE_V6),
+            links::add_pod_route(near, BEYOND_V6, MACHINE_V6),
+            links::add_default_route(near, BEYOND_V6, MACHINE_V6),
+            links::add_neighbour(near, BEYOND_V6, [2, 0, 0, 0, 0, 2]),
+        ];
+        made.routing().apply(&outer).expect("addresses");
+        let inner_ones = [
+            links::add_address(far, BEYOND_V6),
+            links::add_local_route(far, BEYOND_V6),
+            links::add_pod_route(far, MACHINE_V6, BEYOND_V6),
+            links::add_neighbour(far, MACHINE_V6, [2, 0, 0, 0, 0, 1]),
+        ];
+        inner.apply(&inner_ones).expect("addresses");
+        Some(made)
+    }
+
     pub(crate) fn config(&self, node: &str) -> NetworkConfig {
         let data_dir = self.directories.path().join(node);
         fs::create_dir_all(&data_dir).expect("made");
@@ -121,7 +161,7 @@ impl Machine {
             let mut socket =
                 NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER).expect("a socket");
             socket
-                .dump(&Message::new("list the tables", (10 << 8) | 1, DUMP, &[2, 0, 0, 0]))
+                .dump(&Message::new("list the tables", (10 << 8) | 1, DUMP, &[0, 0, 0, 0]))
                 .expect("tables")
                 .len()
         })
@@ -131,6 +171,14 @@ impl Machine {
 pub(crate) struct Pod {
     pub(crate) namespace: OwnedFd,
     pub(crate) address: Ipv4Addr,
+    pub(crate) address_v6: Option<Ipv6Addr>,
+}
+
+impl Pod {
+    /// Its second address.
+    pub(crate) fn v6(&self) -> Ipv6Addr {
+        self.address_v6.expect("a machine with both families")
+    }
 }
 
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
@@ -141,8 +189,12 @@ pub(crate) fn add_pod(network: &Network, id: &str, ports: &[HostPort]) -> Pod {
     let namespace = namespace().expect("made before");
     let pod = now(network.setup_pod(namespace.as_fd(), id, ports)).expect("connected");
     assert_eq!(pod.limits, [], "this machine has all that pods need");
-    let [IpAddr::V4(address)] = pod.addresses[..] else { panic!("one address: {pod:?}") };
-    Pod { namespace, address }
+    let (address, address_v6) = match pod.addresses[..] {
+        [IpAddr::V4(address)] => (address, None),
+        [IpAddr::V4(address), IpAddr::V6(address_v6)] => (address, Some(address_v6)),
+        _ => panic!("one address of each family: {pod:?}"),
+    };
+    Pod { namespace, address, address_v6 }
 }
 
 /// Listens in `server` and connects from `client` to `target`; answers whom the server saw, or `None` if nobody came.
@@ -172,6 +224,10 @@ pub(crate) fn any(port: u16) -> SocketAddr {
     (Ipv4Addr::UNSPECIFIED, port).into()
 }
 
+pub(crate) fn any_v6(port: u16) -> SocketAddr {
+    (Ipv6Addr::UNSPECIFIED, port).into()
+}
+
 pub(crate) fn tcp(host_address: Option<Ipv4Addr>, host_port: u16, pod_port: u16) -> HostPort {
-    HostPort { protocol: Protocol::Tcp, host_address, host_port, pod_port }
+    HostPort { protocol: Protocol::Tcp, host_address: host_address.map(IpAddr::V4), host_port, pod_port }
 }

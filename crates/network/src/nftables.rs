@@ -12,11 +12,11 @@ pub(crate) use sets::{
 };
 
 use crate::netlink::{ACK, CREATE, DUMP, Message, NetlinkError, NetlinkSocket, attribute};
+use crate::range::Family;
 
 const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
-const FAMILY_IPV4: u8 = 2;
 
 const NEW_TABLE: u16 = 0;
 const DELETE_TABLE: u16 = 2;
@@ -46,8 +46,34 @@ pub(crate) enum ChainType {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportNumber(pub(crate) u8);
 
-fn message(what: String, kind: u16, flags: u16) -> Message {
-    Message::new(what, (SUBSYSTEM << 8) | kind, ACK | flags, &[FAMILY_IPV4, 0, 0, 0])
+/// A table. Each family has its own, and two of the same name have nothing in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) family: Family,
+    pub(crate) name: String,
+}
+
+impl Table {
+    pub(crate) fn new(family: Family, name: impl Into<String>) -> Self {
+        Self { family, name: name.into() }
+    }
+}
+
+/// The number of a family, of a message as of what is translated.
+fn number_of(family: Family) -> u8 {
+    match family {
+        Family::V4 => 2,
+        Family::V6 => 10,
+    }
+}
+
+/// How many registers an address takes.
+pub(crate) fn address_registers(family: Family) -> u8 {
+    family.bits() / 32
+}
+
+fn message(family: Family, what: String, kind: u16, flags: u16) -> Message {
+    Message::new(what, (SUBSYSTEM << 8) | kind, ACK | flags, &[number_of(family), 0, 0, 0])
 }
 
 fn batch_mark(kind: u16) -> Message {
@@ -65,29 +91,32 @@ pub(crate) fn commit(socket: &mut NetlinkSocket, changes: Vec<Message>) -> Resul
 }
 
 /// Makes a table if it is not there.
-pub(crate) fn make_table(table: &str) -> Message {
-    let mut message = message(format!("make the packet filter table {table}"), NEW_TABLE, CREATE);
-    message.put_text(1, table).put_u32_be(2, 0);
+pub(crate) fn make_table(table: &Table) -> Message {
+    let Table { family, name } = table;
+    let mut message = message(*family, format!("make the packet filter table {name}"), NEW_TABLE, CREATE);
+    message.put_text(1, name).put_u32_be(2, 0);
     message
 }
 
 /// Removes a table with all that is in it.
-pub(crate) fn remove_table(table: &str) -> Message {
-    let mut message = message(format!("remove the packet filter table {table}"), DELETE_TABLE, 0);
-    message.put_text(1, table);
+pub(crate) fn remove_table(table: &Table) -> Message {
+    let Table { family, name } = table;
+    let mut message = message(*family, format!("remove the packet filter table {name}"), DELETE_TABLE, 0);
+    message.put_text(1, name);
     message
 }
 
 /// Makes a chain that packets enter by themselves.
 pub(crate) fn make_base_chain(
-    table: &str,
+    table: &Table,
     chain: &str,
     kind: ChainType,
     hook: Hook,
     priority: i32,
 ) -> Message {
-    let mut message = message(format!("make the packet filter chain {chain}"), NEW_CHAIN, CREATE);
-    message.put_text(1, table).put_text(3, chain).nest(4, |message| {
+    let mut message =
+        message(table.family, format!("make the packet filter chain {chain}"), NEW_CHAIN, CREATE);
+    message.put_text(1, &table.name).put_text(3, chain).nest(4, |message| {
         message.put_u32_be(1, hook as u32).put(2, &priority.to_be_bytes());
     });
     message.put_text(
@@ -101,16 +130,18 @@ pub(crate) fn make_base_chain(
 }
 
 /// Makes a chain that packets enter only from another.
-pub(crate) fn make_chain(table: &str, chain: &str) -> Message {
-    let mut message = message(format!("make the packet filter chain {chain}"), NEW_CHAIN, CREATE);
-    message.put_text(1, table).put_text(3, chain);
+pub(crate) fn make_chain(table: &Table, chain: &str) -> Message {
+    let mut message =
+        message(table.family, format!("make the packet filter chain {chain}"), NEW_CHAIN, CREATE);
+    message.put_text(1, &table.name).put_text(3, chain);
     message
 }
 
 /// Removes a chain, which must be empty and led to from nowhere.
-pub(crate) fn remove_chain(table: &str, chain: &str) -> Message {
-    let mut message = message(format!("remove the packet filter chain {chain}"), DELETE_CHAIN, 0);
-    message.put_text(1, table).put_text(3, chain);
+pub(crate) fn remove_chain(table: &Table, chain: &str) -> Message {
+    let mut message =
+        message(table.family, format!("remove the packet filter chain {chain}"), DELETE_CHAIN, 0);
+    message.put_text(1, &table.name).put_text(3, chain);
     message
 }
 
@@ -122,10 +153,10 @@ pub(crate) struct BaseChain {
     pub(crate) priority: i32,
 }
 
-/// All chains of the IPv4 family that packets enter by themselves.
+/// All chains of IPv4 that packets enter by themselves.
 pub(crate) fn base_chains(socket: &mut NetlinkSocket) -> Result<Vec<BaseChain>, NetlinkError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
-    let mut message = message("list the packet filter chains".to_owned(), GET_CHAIN, DUMP);
+    let mut message = message(Family::V4, "list the packet filter chains".to_owned(), GET_CHAIN, DUMP);
     message.without_acknowledgement();
     let mut chains = Vec::new();
     socket.dump_each(&message, |entry| {
@@ -142,8 +173,8 @@ pub(crate) fn base_chains(socket: &mut NetlinkSocket) -> Result<Vec<BaseChain>, 
 }
 
 /// Removes the rules of a chain.
-pub(crate) fn flush_chain(table: &str, chain: &str) -> Message {
-    let mut message = message(format!("empty the packet filter chain {chain}"), DELETE_RULE, 0);
-    message.put_text(1, table).put_text(2, chain);
+pub(crate) fn flush_chain(table: &Table, chain: &str) -> Message {
+    let mut message = message(table.family, format!("empty the packet filter chain {chain}"), DELETE_RULE, 0);
+    message.put_text(1, &table.name).put_text(2, chain);
     message
 }

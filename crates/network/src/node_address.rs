@@ -1,11 +1,14 @@
-//! The node's own address exists on the machine for as long as the node has a network, also while no pod has a link: pods in the
-//! machine's network are reached at it, and so is the API behind its service. It is a route of the kernel's own table
-//! (`ip route show table local proto 197`) and not an address of a link, so that no program takes it for one of the machine's.
+//! The node's own addresses exist on the machine for as long as the node has a network, also while no pod has a link: pods in the
+//! machine's network are reached at them, and so is the API behind its service. That of IPv4 is a route of the kernel's own table
+//! (`ip route show table local proto 197`) and not an address of a link, so that no program takes it for one of the machine's. For
+//! IPv6 the kernel wants an address of a link, or it would not speak from it: the loopback's, marked as one for answers only.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use crate::links::{LOOPBACK, ROUTE_ORIGIN, Routing};
+use crate::allocations::node_address_in;
+use crate::links::{LOOPBACK, ROUTE_ORIGIN, Routing, add_address_for_answers};
 use crate::netlink::{ACK, CREATE, Message, NetlinkError, REPLACE};
+use crate::range::AddressRange;
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
@@ -20,14 +23,23 @@ const ROUTE_LOCAL: u8 = 2;
 /// The kernel makes such a route for each pod's link that has the address, with the priority 0: this one is another.
 const PRIORITY: u32 = 1;
 
-/// From now on the address is one of the machine's.
-pub(crate) fn keep(routing: &mut Routing, address: Ipv4Addr) -> Result<(), NetlinkError> {
-    routing.apply(&[route(RTM_NEWROUTE, ACK | CREATE | REPLACE, address)])
+/// From now on the node's address in a range is one of the machine's.
+pub(crate) fn keep(routing: &mut Routing, range: AddressRange) -> Result<(), NetlinkError> {
+    match node_address_in(range) {
+        Some(IpAddr::V4(address)) => routing.apply(&[route(RTM_NEWROUTE, ACK | CREATE | REPLACE, address)]),
+        Some(IpAddr::V6(address)) => routing.apply(&[add_address_for_answers(LOOPBACK, address)]),
+        None => Ok(()),
+    }
 }
 
 /// Takes it away, if it is there.
-pub(crate) fn give_up(routing: &mut Routing, address: Ipv4Addr) -> Result<(), NetlinkError> {
-    match routing.apply(&[route(RTM_DELROUTE, ACK, address)]) {
+pub(crate) fn give_up(routing: &mut Routing, range: AddressRange) -> Result<(), NetlinkError> {
+    let removed = match node_address_in(range) {
+        Some(IpAddr::V4(address)) => routing.apply(&[route(RTM_DELROUTE, ACK, address)]),
+        Some(address @ IpAddr::V6(_)) => routing.remove_address(LOOPBACK, address),
+        None => Ok(()),
+    };
+    match removed {
         Err(error) if !error.is_absent() => Err(error),
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@ mod order;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -30,6 +30,8 @@ pub use self::errors::{
 
 /// The first station of every packet of a pod: an address that no machine has, the same in every pod.
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+/// The same over IPv6.
+pub const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 /// The hardware address of the node's end of every pod's link; each pod knows it for good.
 const NODE_HARDWARE: [u8; 6] = [0x02, 0xc0, 0xac, 0x1e, 0x00, 0x01];
 const POD_INTERFACE: &str = "eth0";
@@ -41,8 +43,10 @@ const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 pub struct NetworkConfig {
     /// The data directory of the node; exists. Names and address range follow from its path.
     pub data_dir: PathBuf,
-    /// The range for pods, if not the one that follows from the data directory.
+    /// The range of IPv4 for pods, if not the one that follows from the data directory.
     pub range: Option<AddressRange>,
+    /// Whether pods have IPv6 as well.
+    pub ipv6: Ipv6Wish,
     /// The largest packet on a pod's link in bytes, if not that of the machine's way out.
     pub mtu: Option<u32>,
     /// Where the nodes of this machine note which range each has; emptied when the machine restarts.
@@ -58,11 +62,24 @@ impl NetworkConfig {
         Self {
             data_dir: data_dir.into(),
             range: None,
+            ipv6: Ipv6Wish::default(),
             mtu: None,
             claims_dir: PathBuf::from(crate::claims::CLAIMS_DIRECTORY),
             packet_filter: true,
         }
     }
+}
+
+/// Whether pods have IPv6 beside IPv4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ipv6Wish {
+    /// Where the machine has both ([`crate::has_both_families`]), in a range that follows from the data directory.
+    #[default]
+    WhereThereIs,
+    /// The same, in this range.
+    In(AddressRange),
+    /// No.
+    Never,
 }
 
 /// What a pod got.
@@ -105,8 +122,8 @@ impl Drop for NetworkThread {
 
 #[derive(Debug)]
 struct OpenFacts {
-    range: AddressRange,
-    node_address: Ipv4Addr,
+    ranges: Vec<AddressRange>,
+    node_addresses: Vec<IpAddr>,
     warnings: Vec<NetworkWarning>,
 }
 
@@ -120,8 +137,8 @@ impl Network {
         let body = move || match PodConnections::open(config) {
             Ok((connections, services)) => {
                 let facts = OpenFacts {
-                    range: connections.allocations.range(),
-                    node_address: connections.allocations.node_address(),
+                    ranges: connections.allocations.ranges(),
+                    node_addresses: connections.allocations.node_addresses(),
                     warnings: connections.warnings.clone(),
                 };
                 let _ = opened.send(Ok((facts, services)));
@@ -147,16 +164,28 @@ impl Network {
         &self.facts.warnings
     }
 
-    /// The addresses from which pods get theirs.
+    /// The addresses of IPv4 from which pods get theirs.
     #[must_use]
     pub fn range(&self) -> AddressRange {
-        self.facts.range
+        self.facts.ranges[0]
     }
 
-    /// The address under which the machine talks to its pods and they may talk to it.
+    /// The ranges from which pods get their addresses: that of IPv4, and that of IPv6 where pods have both.
+    #[must_use]
+    pub fn ranges(&self) -> &[AddressRange] {
+        &self.facts.ranges
+    }
+
+    /// The address of IPv4 under which the machine talks to its pods and they may talk to it.
     #[must_use]
     pub fn node_address(&self) -> IpAddr {
-        IpAddr::V4(self.facts.node_address)
+        self.facts.node_addresses[0]
+    }
+
+    /// The addresses under which the machine talks to its pods: one of each of [`ranges`](Self::ranges).
+    #[must_use]
+    pub fn node_addresses(&self) -> &[IpAddr] {
+        &self.facts.node_addresses
     }
 
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
@@ -231,5 +260,7 @@ impl Network {
     }
 }
 
+#[cfg(test)]
+mod both_families;
 #[cfg(test)]
 mod tests;

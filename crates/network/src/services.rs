@@ -10,11 +10,11 @@ mod routes;
 mod table;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use crate::allocations::Protocol;
 use crate::netlink::NetlinkError;
-use crate::range::AddressRange;
+use crate::range::{AddressRange, Family};
 
 pub(crate) use router::{LoopbackReach, RouterConfig, ServiceRouter, remove_services_of};
 
@@ -28,19 +28,22 @@ pub enum TrafficPolicy {
     Local,
 }
 
-/// One port of a service.
+/// One port of a service, for one family of addresses: a service of two families has each port twice. Addresses of the other
+/// family count for nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServicePort {
     /// What it is called where people look: `namespace/service:port`. Among the ports of its service it is the only one.
     pub name: String,
+    /// The family of all addresses here, and of those of the machine at which the node's port is.
+    pub family: Family,
     /// The transport protocol.
     pub protocol: Protocol,
     /// The port at its addresses, not 0.
     pub port: u16,
     /// Addresses that exist only here.
-    pub cluster_addresses: Vec<Ipv4Addr>,
+    pub cluster_addresses: Vec<IpAddr>,
     /// Addresses that others route to this machine.
-    pub external_addresses: Vec<Ipv4Addr>,
+    pub external_addresses: Vec<IpAddr>,
     /// The port at every address of this machine.
     pub node_port: Option<u16>,
     /// For so many seconds after its last connection a client is led to the same backend; not 0.
@@ -50,9 +53,23 @@ pub struct ServicePort {
     /// For clients from outside, at external addresses and the node port. Pods and the machine itself are led to all backends.
     pub external_policy: TrafficPolicy,
     /// Who answers for the whole cluster.
-    pub backends: Vec<SocketAddrV4>,
+    pub backends: Vec<SocketAddr>,
     /// Who answers on this node.
-    pub local_backends: Vec<SocketAddrV4>,
+    pub local_backends: Vec<SocketAddr>,
+}
+
+impl ServicePort {
+    /// The same without what is of the other family.
+    fn of_its_family(mut self) -> Self {
+        let family = self.family;
+        for addresses in [&mut self.cluster_addresses, &mut self.external_addresses] {
+            addresses.retain(|address| Family::of(*address) == family);
+        }
+        for backends in [&mut self.backends, &mut self.local_backends] {
+            backends.retain(|backend| Family::of(backend.ip()) == family);
+        }
+        self
+    }
 }
 
 /// Services by name (`namespace/service`), each with its ports. In a change, a service without ports is one that is gone.
@@ -66,7 +83,7 @@ pub enum ServiceUpdate {
         /// The services.
         services: ServiceTable,
         /// The addresses that services may have: one that none has is answered "no route" and does not leave the machine.
-        range: Option<AddressRange>,
+        ranges: Vec<AddressRange>,
     },
     /// These are other than before; the rest is as it was.
     Some(ServiceTable),
@@ -86,5 +103,7 @@ pub enum RouteServicesError {
     Closed,
 }
 
+#[cfg(test)]
+mod both_families;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,15 @@
-//! What a Service and its EndpointSlices are as ports that the network routes. Pure.
+//! What a Service and its EndpointSlices are as ports that the network routes: for each family of which the service has addresses,
+//! with the slices of that family. Pure.
 //!
 //! Facts: <https://kubernetes.io/docs/reference/networking/virtual-ips/>,
 //! <https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#conditions>.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
-use network::{Protocol, ServicePort, TrafficPolicy};
+use network::{Family, Protocol, ServicePort, TrafficPolicy};
 
 /// The label that says which Service a slice belongs to.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -33,6 +34,13 @@ pub fn service_ports<'s>(
     if spec.type_.as_deref() == Some("ExternalName") || cluster_addresses.is_empty() {
         return Vec::new();
     }
+    let of_family = |addresses: &[IpAddr], family: Family| -> Vec<IpAddr> {
+        addresses.iter().copied().filter(|address| Family::of(*address) == family).collect()
+    };
+    let families = [Family::V4, Family::V6].into_iter().filter_map(|family| {
+        let own = of_family(&cluster_addresses, family);
+        (!own.is_empty()).then_some((family, own))
+    });
     let backends = Backends::of(slices);
     let external_addresses = external_addresses(service, spec);
     let has_node_ports = matches!(spec.type_.as_deref(), Some("NodePort" | "LoadBalancer"));
@@ -42,16 +50,17 @@ pub fn service_ports<'s>(
         meta.namespace.as_deref().unwrap_or_default(),
         meta.name.as_deref().unwrap_or_default()
     );
-    let ports = spec.ports.as_deref().unwrap_or_default().iter().filter_map(|port| {
+    let port_of = |(family, own): &(Family, Vec<IpAddr>), port: &k8s_openapi::api::core::v1::ServicePort| {
         let protocol = protocol(port.protocol.as_deref())?;
         let name = port.name.as_deref().unwrap_or_default();
-        let candidates = backends.by_port.get(&(name, protocol)).map_or(&[][..], Vec::as_slice);
+        let candidates = backends.by_port.get(&(*family, name, protocol)).map_or(&[][..], Vec::as_slice);
         Some(ServicePort {
             name: if name.is_empty() { full_name.clone() } else { format!("{full_name}:{name}") },
+            family: *family,
             protocol,
             port: number(port.port)?,
-            cluster_addresses: cluster_addresses.clone(),
-            external_addresses: external_addresses.clone(),
+            cluster_addresses: own.clone(),
+            external_addresses: of_family(&external_addresses, *family),
             node_port: port.node_port.filter(|_| has_node_ports).and_then(number),
             affinity_seconds: affinity(spec),
             internal_policy: policy(spec.internal_traffic_policy.as_deref()),
@@ -59,8 +68,11 @@ pub fn service_ports<'s>(
             backends: chosen(candidates.iter()),
             local_backends: chosen(candidates.iter().filter(|one| one.node == Some(node))),
         })
-    });
-    ports.collect()
+    };
+    let ports = spec.ports.as_deref().unwrap_or_default();
+    families
+        .flat_map(|family| ports.iter().filter_map(|port| port_of(&family, port)).collect::<Vec<_>>())
+        .collect()
 }
 
 fn protocol(text: Option<&str>) -> Option<Protocol> {
@@ -91,28 +103,44 @@ fn affinity(spec: &ServiceSpec) -> Option<u32> {
 }
 
 /// An address to which packets may be led: whoever may write a slice must not reach what only the machine itself reaches.
-fn routable(text: &str) -> Option<Ipv4Addr> {
-    let address: Ipv4Addr = text.parse().ok()?;
-    let special = address.is_unspecified()
+fn routable(text: &str) -> Option<IpAddr> {
+    let address: IpAddr = text.parse().ok()?;
+    let is_special = match address {
+        IpAddr::V4(address) => is_special_v4(address),
+        IpAddr::V6(address) => is_special_v6(address),
+    };
+    (!is_special && !network::is_closed_to_pods(address)).then_some(address)
+}
+
+fn is_special_v4(address: Ipv4Addr) -> bool {
+    address.is_unspecified()
         || address.is_loopback()
         || address.is_link_local()
         || address.is_multicast()
-        || address.is_broadcast();
-    (!special).then_some(address)
+        || address.is_broadcast()
 }
 
-fn sorted(addresses: impl Iterator<Item = Ipv4Addr>) -> Vec<Ipv4Addr> {
+/// Addresses of IPv4 in the form of IPv6 are none of IPv6.
+fn is_special_v6(address: Ipv6Addr) -> bool {
+    address.is_unspecified()
+        || address.is_loopback()
+        || address.is_unicast_link_local()
+        || address.is_multicast()
+        || address.to_ipv4_mapped().is_some()
+}
+
+fn sorted(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
     addresses.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn cluster_addresses(spec: &ServiceSpec) -> Vec<Ipv4Addr> {
+fn cluster_addresses(spec: &ServiceSpec) -> Vec<IpAddr> {
     let all = spec.cluster_ips.as_deref().unwrap_or_default().iter().chain(&spec.cluster_ip);
     // `None` of a headless service is no address.
     sorted(all.filter_map(|text| routable(text)))
 }
 
 /// External addresses, and those that a load balancer outside leads here. One that only some may use is nobody's here.
-fn external_addresses(service: &Service, spec: &ServiceSpec) -> Vec<Ipv4Addr> {
+fn external_addresses(service: &Service, spec: &ServiceSpec) -> Vec<IpAddr> {
     let balanced = spec.type_.as_deref() == Some("LoadBalancer")
         && spec.load_balancer_source_ranges.as_ref().is_none_or(Vec::is_empty);
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
@@ -127,30 +155,36 @@ fn external_addresses(service: &Service, spec: &ServiceSpec) -> Vec<Ipv4Addr> {
 
 /// An address of an endpoint at a port.
 struct Candidate<'s> {
-    address: SocketAddrV4,
+    address: SocketAddr,
     ready: bool,
     /// It ends, and still answers.
     serving_its_end: bool,
     node: Option<&'s str>,
 }
 
-/// What the slices of a service hold, by name and protocol of the port.
+/// What the slices of a service hold, by family, name and protocol of the port.
 struct Backends<'s> {
-    by_port: BTreeMap<(&'s str, Protocol), Vec<Candidate<'s>>>,
+    by_port: BTreeMap<(Family, &'s str, Protocol), Vec<Candidate<'s>>>,
 }
 
 impl<'s> Backends<'s> {
     fn of(slices: impl Iterator<Item = &'s EndpointSlice>) -> Self {
         let mut by_port: BTreeMap<_, Vec<Candidate<'s>>> = BTreeMap::new();
-        for slice in slices.filter(|slice| slice.address_type == "IPv4") {
+        for slice in slices {
+            let family = match slice.address_type.as_str() {
+                "IPv4" => Family::V4,
+                "IPv6" => Family::V6,
+                // Names, which others look up.
+                _ => continue,
+            };
             for port in slice.ports.as_deref().unwrap_or_default() {
                 let Some(protocol) = protocol(port.protocol.as_deref()) else { continue };
                 // A slice may leave the number out: "all ports", which a service cannot mean.
                 let Some(number) = port.port.and_then(number) else { continue };
                 let name = port.name.as_deref().unwrap_or_default();
-                let candidates = by_port.entry((name, protocol)).or_default();
+                let candidates = by_port.entry((family, name, protocol)).or_default();
                 for endpoint in slice.endpoints.as_deref().unwrap_or_default() {
-                    candidates.extend(candidate(endpoint, number));
+                    candidates.extend(candidate(endpoint, family, number));
                 }
             }
         }
@@ -159,13 +193,16 @@ impl<'s> Backends<'s> {
 }
 
 /// Only the first address of an endpoint counts; all of one endpoint are the same pod.
-fn candidate(endpoint: &Endpoint, port: u16) -> Option<Candidate<'_>> {
+fn candidate(endpoint: &Endpoint, family: Family, port: u16) -> Option<Candidate<'_>> {
     let address = endpoint.addresses.first().and_then(|text| routable(text))?;
+    if Family::of(address) != family {
+        return None;
+    }
     let conditions = endpoint.conditions.as_ref();
     let unless_said = |said: Option<bool>| said.unwrap_or(true);
     let terminating = conditions.and_then(|conditions| conditions.terminating).unwrap_or(false);
     Some(Candidate {
-        address: SocketAddrV4::new(address, port),
+        address: SocketAddr::new(address, port),
         ready: unless_said(conditions.and_then(|conditions| conditions.ready)),
         serving_its_end: terminating && unless_said(conditions.and_then(|conditions| conditions.serving)),
         node: endpoint.node_name.as_deref(),
@@ -173,7 +210,7 @@ fn candidate(endpoint: &Endpoint, port: u16) -> Option<Candidate<'_>> {
 }
 
 /// Who is ready; if nobody is, who ends and still answers.
-fn chosen<'c>(candidates: impl Iterator<Item = &'c Candidate<'c>>) -> Vec<SocketAddrV4> {
+fn chosen<'c>(candidates: impl Iterator<Item = &'c Candidate<'c>>) -> Vec<SocketAddr> {
     let (mut ready, mut ending) = (BTreeSet::new(), BTreeSet::new());
     for candidate in candidates {
         if candidate.ready {

@@ -32,8 +32,8 @@ pub struct ProxyConfig {
     pub slices: Informer<EndpointSlice>,
     /// The node that routes, by which backends are known to be its own.
     pub node: String,
-    /// The addresses that services may have, if that is known.
-    pub range: Option<AddressRange>,
+    /// The addresses that services may have, as far as that is known: a range for each family.
+    pub ranges: Vec<AddressRange>,
 }
 
 /// What changed since it was asked last.
@@ -162,7 +162,7 @@ impl ProxyConfig {
             .iter()
             .map(|service| self.ports(&notes, &ObjectKey::of(&**service)))
             .collect();
-        ServiceUpdate::All { services, range: self.range }
+        ServiceUpdate::All { services, ranges: self.ranges.clone() }
     }
 
     fn changed(&self, shared: &Shared) -> ServiceUpdate {

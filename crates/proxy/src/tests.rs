@@ -65,7 +65,7 @@ fn proxy(client: &Client, refusals: usize) -> Routed {
         services: Informer::idle(),
         slices: Informer::idle(),
         node: "here".to_owned(),
-        range: None,
+        ranges: Vec::new(),
     };
     tokio::spawn(config.services.clone().follow(Api::all(client.clone()), "", end.clone()));
     tokio::spawn(config.slices.clone().follow(Api::all(client.clone()), "", end.clone()));

@@ -393,7 +393,7 @@ fn host_port(mapping: &PortMapping) -> Option<HostPort> {
             .host_ip
             .parse()
             .ok()
-            .filter(|address: &std::net::Ipv4Addr| !address.is_unspecified()),
+            .filter(|address: &std::net::IpAddr| !address.is_unspecified()),
         host_port: port(mapping.host_port)?,
         pod_port: port(mapping.container_port)?,
     })

@@ -9,7 +9,7 @@ fn range(text: &str) -> AddressRange {
 fn tcp(host_address: Option<[u8; 4]>, host_port: u16) -> HostPort {
     HostPort {
         protocol: Protocol::Tcp,
-        host_address: host_address.map(Ipv4Addr::from),
+        host_address: host_address.map(IpAddr::from),
         host_port,
         pod_port: 80,
     }
@@ -101,8 +101,60 @@ fn a_damaged_file_is_set_aside_and_never_refuses_the_start() {
 #[test]
 fn what_the_kernel_remembers_is_adopted_unless_it_contradicts() {
     let mut pods = Allocations::new(range("10.1.0.0/24"));
-    pods.adopt("a", Ipv4Addr::new(10, 1, 0, 7));
-    pods.adopt("b", Ipv4Addr::new(10, 1, 0, 7));
-    pods.adopt("c", Ipv4Addr::new(10, 9, 0, 7));
+    pods.adopt("a", Ipv4Addr::new(10, 1, 0, 7), None);
+    pods.adopt("b", Ipv4Addr::new(10, 1, 0, 7), None);
+    pods.adopt("c", Ipv4Addr::new(10, 9, 0, 7), None);
     assert_eq!(pods.ids().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn a_pod_has_the_same_place_in_both_ranges() {
+    let mut pods = Allocations::new(range("10.1.0.0/24"));
+    pods.allocate("old", &[]).expect("an address");
+    assert_eq!(pods.get("old").expect("it").address_v6, None, "made before there was IPv6");
+    pods.set_range_v6(Some(range("fd12::/64")));
+    assert_eq!(pods.node_address_v6(), Some("fd12::1".parse().expect("an address")));
+    let two = pods.allocate("two", &[]).expect("an address");
+    let [Some(IpAddr::V4(_)), Some(v6)] = [Family::V4, Family::V6].map(|family| two.of_family(family)) else {
+        panic!("{two:?}")
+    };
+    assert_eq!((two.address, v6.to_string()), (Ipv4Addr::new(10, 1, 0, 3), "fd12::3".to_owned()));
+    assert_eq!(pods.get("old").expect("it").address_v6, None, "a pod that runs stays as it is");
+    let again = pods.allocate("old", &[]).expect("connected anew");
+    assert_eq!(again.address_v6, Some("fd12::2".parse().expect("an address")));
+    pods.set_range_v6(Some(range("fd13::/64")));
+    assert_eq!(pods.addresses_of(Family::V6).count(), 0, "of another range");
+}
+
+#[test]
+fn a_file_of_a_version_without_ipv6_is_read_and_one_with_it_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pods.json");
+    let old = r#"{"version":1,"range":"10.1.0.0/24","next":3,"pods":{"a":{"address":"10.1.0.2"}}}"#;
+    fs::write(&path, old).expect("written");
+    let Loaded::Present(mut pods) = Allocations::load(&path) else { panic!("the file is good") };
+    assert_eq!(pods.range_v6(), None);
+    pods.set_range_v6(Some(range("fd12::/64")));
+    pods.allocate("b", &[]).expect("an address");
+    pods.save(&path).expect("saved");
+    let Loaded::Present(found) = Allocations::load(&path) else { panic!("the file is good") };
+    assert_eq!(found, pods);
+    assert_eq!(found.get("b").and_then(|pod| pod.address_v6), Some("fd12::3".parse().expect("an address")));
+}
+
+#[test]
+fn a_host_port_is_open_at_the_addresses_of_its_family() {
+    let mut pods = Allocations::new(range("10.1.0.0/24"));
+    pods.set_range_v6(Some(range("fd12::/64")));
+    let at = |address: Option<&str>, port| HostPort {
+        host_address: address.map(|text| text.parse().expect("an address")),
+        ..tcp(None, port)
+    };
+    let ports = [at(None, 80), at(Some("127.0.0.1"), 81), at(Some("::1"), 81)];
+    pods.allocate("a", &ports).expect("the third is another address than the second");
+    let open = |family| {
+        pods.host_ports(family).map(|(to, port)| (to.to_string(), port.host_port)).collect::<Vec<_>>()
+    };
+    assert_eq!(open(Family::V4), [("10.1.0.2".to_owned(), 80), ("10.1.0.2".to_owned(), 81)]);
+    assert_eq!(open(Family::V6), [("fd12::2".to_owned(), 80), ("fd12::2".to_owned(), 81)]);
 }

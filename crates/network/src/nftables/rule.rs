@@ -3,11 +3,11 @@
 //! What an expression loads into a register is there for the later expressions of the same rule only: the kernel refuses a
 //! rule that reads what it has not written itself.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use super::{FAMILY_IPV4, TransportNumber, message};
+use super::{Table, TransportNumber, address_registers, message, number_of};
 use crate::netlink::{APPEND, CREATE, Message};
-use crate::range::AddressRange;
+use crate::range::{AddressRange, Family, octets};
 
 const NEW_RULE: u16 = 6;
 
@@ -26,6 +26,12 @@ const CT_STATE: u32 = 0;
 const CT_STATUS: u32 = 2;
 const CT_PORT: u32 = 12;
 const CT_ADDRESS: u32 = 20;
+const CT_ADDRESS_V6: u32 = 22;
+const FIB_DESTINATION: u32 = 2;
+const FIB_SOURCE: u32 = 1;
+const FIB_SAME_LINK: u32 = 8;
+const NAT_SOURCE: u32 = 0;
+const NAT_DESTINATION: u32 = 1;
 /// The connection is not known yet: bits of the state.
 const STATE_NEW: u32 = 8;
 /// The destination was translated: a bit of the status.
@@ -57,6 +63,7 @@ pub(crate) struct Rate {
 
 /// A rule under construction: conditions, then what is done.
 pub(crate) struct Rule {
+    family: Family,
     message: Message,
     expressions: Vec<Expression>,
 }
@@ -65,11 +72,32 @@ type Expression = (&'static str, Box<dyn FnOnce(&mut Message)>);
 
 impl Rule {
     /// A rule at the end of a chain.
-    pub(crate) fn new(table: &str, chain: &str) -> Self {
-        let mut message =
-            message(format!("add a rule to the packet filter chain {chain}"), NEW_RULE, CREATE | APPEND);
-        message.put_text(1, table).put_text(2, chain);
-        Self { message, expressions: Vec::new() }
+    pub(crate) fn new(table: &Table, chain: &str) -> Self {
+        let what = format!("add a rule to the packet filter chain {chain}");
+        let mut message = message(table.family, what, NEW_RULE, CREATE | APPEND);
+        message.put_text(1, &table.name).put_text(2, chain);
+        Self { family: table.family, message, expressions: Vec::new() }
+    }
+
+    /// The family of the packets that it looks at.
+    pub(crate) fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Where the source address stands in the header; the destination follows it.
+    fn source_offset(&self) -> u32 {
+        match self.family {
+            Family::V4 => 12,
+            Family::V6 => 8,
+        }
+    }
+
+    fn address_bytes(&self) -> u32 {
+        4 * u32::from(address_registers(self.family))
+    }
+
+    fn destination_offset(&self) -> u32 {
+        self.source_offset() + self.address_bytes()
     }
 
     fn with(mut self, name: &'static str, fill: impl FnOnce(&mut Message) + 'static) -> Self {
@@ -108,44 +136,50 @@ impl Rule {
     }
 
     fn address_in(self, offset: u32, range: AddressRange, inside: bool) -> Self {
-        let mask = AddressRange::around(Ipv4Addr::BROADCAST, range.prefix_length()).network().octets();
-        self.load_payload(1, offset, 4)
+        debug_assert_eq!(range.family(), self.family, "a table knows addresses of its family");
+        let (mask, length) = (range.mask_octets(), self.address_bytes());
+        self.load_payload(1, offset, length)
             .with("bitwise", move |message| {
-                message.put_u32_be(1, REGISTER_1).put_u32_be(2, REGISTER_1).put_u32_be(3, 4);
+                message.put_u32_be(1, REGISTER_1).put_u32_be(2, REGISTER_1).put_u32_be(3, length);
                 message.nest(4, |data| {
                     data.put(1, &mask);
                 });
                 message.nest(5, |data| {
-                    data.put(1, &[0; 4]);
+                    data.put(1, &vec![0; mask.len()]);
                 });
             })
-            .compare(inside, range.network().octets().to_vec())
+            .compare(inside, octets(range.network()))
     }
 
     /// The source address is in the range.
     pub(crate) fn source_in(self, range: AddressRange) -> Self {
-        self.address_in(12, range, true)
+        let offset = self.source_offset();
+        self.address_in(offset, range, true)
     }
 
     /// The destination address is in the range.
     pub(crate) fn destination_in(self, range: AddressRange) -> Self {
-        self.address_in(16, range, true)
+        let offset = self.destination_offset();
+        self.address_in(offset, range, true)
     }
 
     /// The destination address is not in the range.
     pub(crate) fn destination_beyond(self, range: AddressRange) -> Self {
-        self.address_in(16, range, false)
+        let offset = self.destination_offset();
+        self.address_in(offset, range, false)
     }
 
     /// The destination address is exactly this.
-    pub(crate) fn destination_is(self, address: Ipv4Addr) -> Self {
-        self.load_payload(1, 16, 4).compare(true, address.octets().to_vec())
+    pub(crate) fn destination_is(self, address: impl Into<IpAddr>) -> Self {
+        let (offset, length) = (self.destination_offset(), self.address_bytes());
+        self.load_payload(1, offset, length).compare(true, octets(address.into()))
     }
 
     /// The pair of source and destination address is in the set (the two stand side by side in the header).
     pub(crate) fn addresses_in_set(self, set: &str) -> Self {
         let set = set.to_owned();
-        self.load_payload(1, 12, 8).with("lookup", move |message| {
+        let (offset, length) = (self.source_offset(), 2 * self.address_bytes());
+        self.load_payload(1, offset, length).with("lookup", move |message| {
             message.put_text(1, &set).put_u32_be(2, REGISTER_1);
         })
     }
@@ -153,16 +187,26 @@ impl Rule {
     /// The destination is an address of this machine.
     pub(crate) fn destination_is_local(self) -> Self {
         const RESULT_ADDRESS_TYPE: u32 = 3;
-        const OF_DESTINATION: u32 = 2;
         const LOCAL: u32 = 2;
         self.with("fib", |message| {
             message
                 .put_u32_be(1, REGISTER_1)
                 .put_u32_be(2, RESULT_ADDRESS_TYPE)
-                .put_u32_be(3, OF_DESTINATION);
+                .put_u32_be(3, FIB_DESTINATION);
         })
         // The kernel writes this one in its own byte order.
         .compare(true, LOCAL.to_ne_bytes().to_vec())
+    }
+
+    /// An answer to the packet would not go back over the link from which it came: its source is somebody else's.
+    pub(crate) fn source_is_elsewhere(self) -> Self {
+        const RESULT_LINK: u32 = 1;
+        const NONE: u32 = 0;
+        self.with("fib", |message| {
+            message.put_u32_be(1, REGISTER_1).put_u32_be(2, RESULT_LINK);
+            message.put_u32_be(3, FIB_SOURCE | FIB_SAME_LINK);
+        })
+        .compare(true, NONE.to_ne_bytes().to_vec())
     }
 
     /// The packet is for that port of that protocol.
@@ -180,7 +224,8 @@ impl Rule {
         const OVER: u32 = 1;
         const SECONDS: u64 = 1;
         let set = set.to_owned();
-        self.load_payload(1, 12, 4).with("dynset", move |message| {
+        let (offset, length) = (self.source_offset(), self.address_bytes());
+        self.load_payload(1, offset, length).with("dynset", move |message| {
             message.put_text(1, &set).put_u32_be(3, UPDATE).put_u32_be(4, REGISTER_1);
             message.nest(7, |expression| {
                 expression.put_text(1, "limit").nest(2, |limit| {
@@ -203,12 +248,14 @@ impl Rule {
 
     /// Loads the source address.
     pub(crate) fn load_source(self, to: Register) -> Self {
-        self.load_from_header(to, 1, 12, 4)
+        let (offset, length) = (self.source_offset(), self.address_bytes());
+        self.load_from_header(to, 1, offset, length)
     }
 
     /// Loads the destination address.
     pub(crate) fn load_destination(self, to: Register) -> Self {
-        self.load_from_header(to, 1, 16, 4)
+        let (offset, length) = (self.destination_offset(), self.address_bytes());
+        self.load_from_header(to, 1, offset, length)
     }
 
     /// Loads the destination port of TCP, UDP or SCTP.
@@ -234,7 +281,11 @@ impl Rule {
 
     /// Loads the address to which the first packet of the connection was sent.
     pub(crate) fn load_first_destination(self, to: Register) -> Self {
-        self.load_of_connection(to, CT_ADDRESS, Some(0))
+        let key = match self.family {
+            Family::V4 => CT_ADDRESS,
+            Family::V6 => CT_ADDRESS_V6,
+        };
+        self.load_of_connection(to, key, Some(0))
     }
 
     /// Loads the port to which the first packet of the connection was sent.
@@ -345,12 +396,13 @@ impl Rule {
         .finish()
     }
 
-    /// Then: it goes to the address in the register and the port in the next one.
+    /// Then: it goes to the address in the register and the port in the one behind it.
     pub(crate) fn redirect_to_register(self, address: Register) -> Message {
-        const DESTINATION: u32 = 1;
+        let family = self.family;
+        let port = address.plus(address_registers(family));
         self.with("nat", move |message| {
-            message.put_u32_be(1, DESTINATION).put_u32_be(2, u32::from(FAMILY_IPV4));
-            message.put_u32_be(3, address.number()).put_u32_be(5, address.plus(1).number());
+            message.put_u32_be(1, NAT_DESTINATION).put_u32_be(2, u32::from(number_of(family)));
+            message.put_u32_be(3, address.number()).put_u32_be(5, port.number());
         })
         .finish()
     }
@@ -369,12 +421,20 @@ impl Rule {
 
     /// Then: whoever sent it is told that nobody listens there.
     pub(crate) fn refuse(self) -> Message {
-        self.reject(0, 3)
+        let no_such_port = match self.family {
+            Family::V4 => 3,
+            Family::V6 => 4,
+        };
+        self.reject(0, no_such_port)
     }
 
     /// Then: whoever sent it is told that the host cannot be reached.
     pub(crate) fn no_such_host(self) -> Message {
-        self.reject(0, 1)
+        let no_such_host = match self.family {
+            Family::V4 => 1,
+            Family::V6 => 3,
+        };
+        self.reject(0, no_such_host)
     }
 
     /// Then: whoever sent it (over TCP) is told that the connection is reset.
@@ -422,26 +482,38 @@ impl Rule {
     }
 
     /// Then: it goes to that address and port instead.
-    pub(crate) fn redirect_to(self, address: Ipv4Addr, port: u16) -> Message {
-        const DESTINATION: u32 = 1;
-        let value = |register: u32, bytes: Vec<u8>| {
-            move |message: &mut Message| {
-                message.put_u32_be(1, register).nest(2, |data| {
-                    data.put(1, &bytes);
-                });
-            }
-        };
-        self.with("immediate", value(REGISTER_1, address.octets().to_vec()))
-            .with("immediate", value(REGISTER_2, port.to_be_bytes().to_vec()))
-            .with("nat", |message| {
-                message.put_u32_be(1, DESTINATION).put_u32_be(2, u32::from(FAMILY_IPV4));
+    pub(crate) fn redirect_to(self, address: impl Into<IpAddr>, port: u16) -> Message {
+        let family = self.family;
+        self.load_value(REGISTER_1, octets(address.into()))
+            .load_value(REGISTER_2, port.to_be_bytes().to_vec())
+            .with("nat", move |message| {
+                message.put_u32_be(1, NAT_DESTINATION).put_u32_be(2, u32::from(number_of(family)));
                 message.put_u32_be(3, REGISTER_1).put_u32_be(5, REGISTER_2);
             })
             .finish()
     }
 
+    /// Then: it comes from that address instead.
+    pub(crate) fn come_from(self, address: IpAddr) -> Message {
+        let family = self.family;
+        self.load_value(REGISTER_1, octets(address))
+            .with("nat", move |message| {
+                message.put_u32_be(1, NAT_SOURCE).put_u32_be(2, u32::from(number_of(family)));
+                message.put_u32_be(3, REGISTER_1);
+            })
+            .finish()
+    }
+
+    fn load_value(self, register: u32, bytes: Vec<u8>) -> Self {
+        self.with("immediate", move |message| {
+            message.put_u32_be(1, register).nest(2, |data| {
+                data.put(1, &bytes);
+            });
+        })
+    }
+
     fn finish(self) -> Message {
-        let Self { mut message, expressions } = self;
+        let Self { mut message, expressions, .. } = self;
         message.nest(4, |list| {
             for (name, fill) in expressions {
                 list.nest(1, |expression| {

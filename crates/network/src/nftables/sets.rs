@@ -2,10 +2,11 @@
 //!
 //! A key of several parts is each part in order, filled up with zeros to four bytes.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use super::message;
+use super::{Table, address_registers, message};
 use crate::netlink::{CREATE, DUMP, Message, NetlinkError, NetlinkSocket, attribute, attributes};
+use crate::range::{Family, octets};
 
 const NEW_SET: u16 = 9;
 const NEW_ELEMENTS: u16 = 12;
@@ -24,13 +25,34 @@ const ELEMENTS_IN_A_MESSAGE: usize = 256;
 /// The nft program shows no more of a comment.
 const COMMENT_BYTES: usize = 120;
 
-/// What the parts of a key or value are, in the numbering of the nft program, so that it shows them well.
+/// What the parts of a key or value are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
-    Address = 7,
-    Protocol = 12,
-    Port = 13,
-    Number = 19,
+    /// An address of the table's family.
+    Address,
+    Protocol,
+    Port,
+    Number,
+}
+
+impl Part {
+    /// In the numbering of the nft program, so that it shows them well.
+    fn number(self, family: Family) -> u32 {
+        match (self, family) {
+            (Self::Address, Family::V4) => 7,
+            (Self::Address, Family::V6) => 8,
+            (Self::Protocol, _) => 12,
+            (Self::Port, _) => 13,
+            (Self::Number, _) => 19,
+        }
+    }
+
+    fn bytes(self, family: Family) -> u32 {
+        match self {
+            Self::Address => 4 * u32::from(address_registers(family)),
+            Self::Protocol | Self::Port | Self::Number => 4,
+        }
+    }
 }
 
 /// What is in a set.
@@ -46,28 +68,29 @@ pub(crate) enum SetKind {
     Verdicts(&'static [Part]),
 }
 
-fn type_number(parts: &[Part]) -> u32 {
-    parts.iter().fold(0, |number, part| (number << 6) | *part as u32)
+fn type_number(parts: &[Part], family: Family) -> u32 {
+    parts.iter().fold(0, |number, part| (number << 6) | part.number(family))
 }
 
-fn length(parts: &[Part]) -> u32 {
-    4 * u32::try_from(parts.len()).expect("a few parts")
+fn length(parts: &[Part], family: Family) -> u32 {
+    parts.iter().map(|part| part.bytes(family)).sum()
 }
 
 /// Makes a set.
-pub(crate) fn make_set(table: &str, set: &str, kind: SetKind) -> Message {
-    let mut message = message(format!("make the packet filter set {set}"), NEW_SET, CREATE);
+pub(crate) fn make_set(table: &Table, set: &str, kind: SetKind) -> Message {
+    let family = table.family;
+    let mut message = message(family, format!("make the packet filter set {set}"), NEW_SET, CREATE);
     let (flags, key) = match kind {
         SetKind::Set(key) => (0, key),
         SetKind::Map(key, _) | SetKind::Verdicts(key) => (IS_MAP, key),
         SetKind::Memory(key, _) => (IS_MAP | HAS_TIMEOUT | FILLED_BY_RULES, key),
     };
-    message.put_text(1, table).put_text(2, set).put_u32_be(3, flags);
-    message.put_u32_be(4, type_number(key)).put_u32_be(5, length(key));
+    message.put_text(1, &table.name).put_text(2, set).put_u32_be(3, flags);
+    message.put_u32_be(4, type_number(key, family)).put_u32_be(5, length(key, family));
     match kind {
         SetKind::Set(_) => {}
         SetKind::Map(_, value) | SetKind::Memory(_, value) => {
-            message.put_u32_be(6, type_number(value)).put_u32_be(7, length(value));
+            message.put_u32_be(6, type_number(value, family)).put_u32_be(7, length(value, family));
         }
         SetKind::Verdicts(_) => {
             message.put_u32_be(6, VERDICT).put_u32_be(7, 0);
@@ -155,12 +178,13 @@ fn put_verdict(element: &mut Message, code: i32, chain: Option<&str>) {
 /// The elements of a memory.
 pub(crate) fn remembered(
     socket: &mut NetlinkSocket,
-    table: &str,
+    table: &Table,
     memory: &str,
 ) -> Result<Vec<Element>, NetlinkError> {
-    let mut request = message(format!("list the packet filter set {memory}"), GET_ELEMENTS, DUMP);
+    let mut request =
+        message(table.family, format!("list the packet filter set {memory}"), GET_ELEMENTS, DUMP);
     request.without_acknowledgement();
-    request.put_text(1, table).put_text(2, memory);
+    request.put_text(1, &table.name).put_text(2, memory);
     let mut elements = Vec::new();
     socket.dump_each(&request, |entry| {
         let Some(list) = entry.get(4..).and_then(|rest| attribute(rest, 3)) else { return };
@@ -177,11 +201,12 @@ pub(crate) fn remembered(
 }
 
 /// Puts elements into a set.
-pub(crate) fn add_elements(table: &str, set: &str, elements: &[Element]) -> Vec<Message> {
+pub(crate) fn add_elements(table: &Table, set: &str, elements: &[Element]) -> Vec<Message> {
     let one = |some: &[Element]| {
-        let mut message = message(format!("add to the packet filter set {set}"), NEW_ELEMENTS, CREATE);
+        let mut message =
+            message(table.family, format!("add to the packet filter set {set}"), NEW_ELEMENTS, CREATE);
         message
-            .put_text(1, table)
+            .put_text(1, &table.name)
             .put_text(2, set)
             .nest(3, |list| some.iter().for_each(|each| each.put(list)));
         message
@@ -190,10 +215,11 @@ pub(crate) fn add_elements(table: &str, set: &str, elements: &[Element]) -> Vec<
 }
 
 /// Takes elements out of a set; all of them must be in it.
-pub(crate) fn remove_elements(table: &str, set: &str, keys: &[Vec<u8>]) -> Vec<Message> {
+pub(crate) fn remove_elements(table: &Table, set: &str, keys: &[Vec<u8>]) -> Vec<Message> {
     let one = |some: &[Vec<u8>]| {
-        let mut message = message(format!("remove from the packet filter set {set}"), DELETE_ELEMENTS, 0);
-        message.put_text(1, table).put_text(2, set).nest(3, |list| {
+        let mut message =
+            message(table.family, format!("remove from the packet filter set {set}"), DELETE_ELEMENTS, 0);
+        message.put_text(1, &table.name).put_text(2, set).nest(3, |list| {
             some.iter().for_each(|key| Element::key(key.clone()).put(list));
         });
         message
@@ -201,32 +227,38 @@ pub(crate) fn remove_elements(table: &str, set: &str, keys: &[Vec<u8>]) -> Vec<M
     keys.chunks(ELEMENTS_IN_A_MESSAGE).map(one).collect()
 }
 
-/// Makes a set of pairs of IPv4 addresses.
-pub(crate) fn make_address_pair_set(table: &str, set: &str) -> Message {
+/// Makes a set of pairs of addresses.
+pub(crate) fn make_address_pair_set(table: &Table, set: &str) -> Message {
     make_set(table, set, SetKind::Set(&[Part::Address, Part::Address]))
 }
 
 /// Puts pairs into a set.
-pub(crate) fn add_address_pairs(table: &str, set: &str, pairs: &[(Ipv4Addr, Ipv4Addr)]) -> Vec<Message> {
+pub(crate) fn add_address_pairs(table: &Table, set: &str, pairs: &[(IpAddr, IpAddr)]) -> Vec<Message> {
     let elements: Vec<Element> = pairs.iter().map(|pair| Element::key(pair_key(pair))).collect();
     add_elements(table, set, &elements)
 }
 
 /// Takes pairs out of a set; all of them must be in it.
-pub(crate) fn remove_address_pairs(table: &str, set: &str, pairs: &[(Ipv4Addr, Ipv4Addr)]) -> Vec<Message> {
+pub(crate) fn remove_address_pairs(table: &Table, set: &str, pairs: &[(IpAddr, IpAddr)]) -> Vec<Message> {
     let keys: Vec<Vec<u8>> = pairs.iter().map(pair_key).collect();
     remove_elements(table, set, &keys)
 }
 
-fn pair_key((first, second): &(Ipv4Addr, Ipv4Addr)) -> Vec<u8> {
-    [first.octets(), second.octets()].concat()
+fn pair_key((first, second): &(IpAddr, IpAddr)) -> Vec<u8> {
+    [octets(*first), octets(*second)].concat()
 }
 
-/// Makes a set of IPv4 addresses that fills by itself, each with a counter of its own, and forgets them again.
-pub(crate) fn make_counted_addresses(table: &str, set: &str, most: u32, forgotten_after_ms: u64) -> Message {
-    let mut message = message(format!("make the packet filter set {set}"), NEW_SET, CREATE);
-    message.put_text(1, table).put_text(2, set).put_u32_be(3, HAS_TIMEOUT | FILLED_BY_RULES);
-    message.put_u32_be(4, Part::Address as u32).put_u32_be(5, 4);
+/// Makes a set of addresses that fills by itself, each with a counter of its own, and forgets them again.
+pub(crate) fn make_counted_addresses(
+    table: &Table,
+    set: &str,
+    most: u32,
+    forgotten_after_ms: u64,
+) -> Message {
+    let mut message = message(table.family, format!("make the packet filter set {set}"), NEW_SET, CREATE);
+    message.put_text(1, &table.name).put_text(2, set).put_u32_be(3, HAS_TIMEOUT | FILLED_BY_RULES);
+    let key = &[Part::Address];
+    message.put_u32_be(4, type_number(key, table.family)).put_u32_be(5, length(key, table.family));
     message.nest(9, |description| {
         description.put_u32_be(1, most);
     });

@@ -2,20 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::errors::{NetworkWarning, RouteApiError, RouteDnsError, SetupPodError, TeardownPodError};
-use super::{ALIAS_PREFIX, FORWARDING, GATEWAY, NODE_HARDWARE, POD_INTERFACE, PodNetwork};
+use super::errors::{NetworkWarning, RouteApiError, RouteDnsError, SetupPodError, TeardownPodError, chain};
+use super::{ALIAS_PREFIX, FORWARDING, GATEWAY, GATEWAY_V6, NODE_HARDWARE, POD_INTERFACE, PodNetwork};
 use crate::allocations::{Allocation, Allocations, HostPort};
 use crate::claims::Claims;
 use crate::dns_route::DnsRoute;
+use crate::dual_stack;
 use crate::identity::NodeIdentity;
 use crate::links::{self, LOOPBACK, PodLink, Routing};
 use crate::node_address;
 use crate::packet_filter::{ApiRoute, PacketFilter};
+use crate::range::Family;
 use crate::services::{LoopbackReach, ServiceRouter};
 
 /// Whether pods can be connected.
@@ -47,10 +49,10 @@ pub(super) struct PodConnections {
 
 impl PodConnections {
     pub(super) fn find(&self, id: &str) -> Option<PodNetwork> {
-        self.allocations.get(id).map(|allocation| self.describe(Some(allocation.address)))
+        self.allocations.get(id).map(|allocation| self.describe(Some(allocation)))
     }
 
-    fn describe(&self, address: Option<Ipv4Addr>) -> PodNetwork {
+    fn describe(&self, allocation: Option<&Allocation>) -> PodNetwork {
         let limits = self
             .warnings
             .iter()
@@ -58,12 +60,14 @@ impl PodConnections {
                 NetworkWarning::NoLinks { .. }
                 | NetworkWarning::NoPacketFilter { .. }
                 | NetworkWarning::NoForwarding { .. } => true,
-                NetworkWarning::AllocationsDamaged { .. } | NetworkWarning::NoClaims { .. } => false,
+                NetworkWarning::NoIpv6 { .. }
+                | NetworkWarning::AllocationsDamaged { .. }
+                | NetworkWarning::NoClaims { .. } => false,
             })
             .cloned()
             .collect();
         PodNetwork {
-            addresses: address.map(IpAddr::V4).into_iter().collect(),
+            addresses: allocation.into_iter().flat_map(Allocation::addresses).collect(),
             interface: POD_INTERFACE,
             mtu: self.mtu,
             limits,
@@ -91,16 +95,37 @@ impl PodConnections {
             .save(&self.file)
             .map_err(SetupPodError::from)
             .inspect(|()| fault::point("network.allocated"))
-            .and_then(|()| self.connect_links(namespace, id, &allocation))
-            .inspect(|()| fault::point("network.linked"))
-            .and_then(|()| self.open_filter(&allocation));
+            .and_then(|()| self.connect_as_far_as_possible(namespace, id, allocation))
+            .inspect(|_| fault::point("network.linked"))
+            .and_then(|allocation| self.open_filter(&allocation).map(|()| allocation));
         match connected {
-            Ok(()) => Ok(self.describe(Some(allocation.address))),
+            Ok(allocation) => Ok(self.describe(Some(&allocation))),
             Err(error) => {
                 // The first error is the one that matters; what cannot be undone now is undone by `retain_pods`.
                 let _ = self.disconnect(id);
                 Err(error)
             }
+        }
+    }
+
+    /// A pod whose namespace refuses IPv6 has IPv4.
+    fn connect_as_far_as_possible(
+        &mut self,
+        namespace: BorrowedFd<'_>,
+        id: &str,
+        allocation: Allocation,
+    ) -> Result<Allocation, SetupPodError> {
+        match self.connect_links(namespace, id, &allocation) {
+            Ok(()) => Ok(allocation),
+            Err(error) if allocation.address_v6.is_some() => {
+                let without = Allocation { address_v6: None, ..allocation };
+                self.connect_links(namespace, id, &without)?;
+                tracing::warn!(sandbox = id, error = chain(&error), "the pod has IPv4 only");
+                self.allocations.without_v6(id);
+                self.allocations.save(&self.file)?;
+                Ok(without)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -111,11 +136,16 @@ impl PodConnections {
         allocation: &Allocation,
     ) -> Result<(), SetupPodError> {
         let node_address = self.allocations.node_address();
+        let v6 = allocation.address_v6.zip(self.allocations.node_address_v6());
         let name = self.interface(allocation.address);
         let Kernel::Usable { routing, .. } = &mut self.kernel else { return Ok(()) };
         let pod = allocation.address;
         let pod_hardware = pod_hardware(pod);
-        let mut inside = Routing::inside(namespace)?;
+        let mut inside = Routing::inside_after(namespace, || {
+            if v6.is_some() {
+                dual_stack::allow_in_this_namespace();
+            }
+        })?;
         routing.remove_link(&name)?;
         routing.apply(&[links::make_pod_link(&PodLink {
             name: &name,
@@ -127,34 +157,52 @@ impl PodConnections {
             group: links::LINK_GROUP,
         })])?;
         fault::point("network.link_made");
-        restrict_link(&name);
+        restrict_link(&name, v6.is_some());
         let outer = routing.link(&name)?.index;
-        routing.apply(&[
+        let mut near = vec![
             links::set_alias(outer, &alias(id)),
             links::add_address(outer, node_address),
             links::add_neighbour(outer, pod, pod_hardware),
             links::add_pod_route(outer, pod, node_address),
-        ])?;
+        ];
         let inner = inside.link(POD_INTERFACE)?.index;
-        inside.apply(&[
+        let mut far = vec![
             links::set_up(LOOPBACK),
             links::set_up(inner),
             links::add_address(inner, pod),
             links::add_neighbour(inner, GATEWAY, NODE_HARDWARE),
             links::add_default_route(inner, GATEWAY, pod),
-        ])?;
+        ];
+        if let Some((pod, node)) = v6 {
+            // No address of its own on either end: before it could be used, the kernel would ask around for a second.
+            near.extend([
+                links::generate_no_address(outer),
+                links::add_neighbour(outer, pod, pod_hardware),
+                links::add_pod_route(outer, pod, node),
+            ]);
+            far.insert(0, links::generate_no_address(inner));
+            far.extend([
+                links::add_address(inner, pod),
+                links::add_local_route(inner, pod),
+                links::add_neighbour(inner, GATEWAY_V6, NODE_HARDWARE),
+                links::add_default_route(inner, GATEWAY_V6, pod),
+            ]);
+        }
+        routing.apply(&near)?;
+        inside.apply(&far)?;
         routing.await_operation(&name)?;
-        if !allocation.ports.is_empty() || self.loopback.holds(pod) {
-            // Lets 127.0.0.1:PORT of the machine lead to the pod; the guard chain keeps pods away from 127.0.0.0/8.
-            let _ = links::set_link_switch("ipv4", &name, "route_localnet", "1");
+        for address in allocation.addresses() {
+            if !allocation.ports.is_empty() || self.loopback.holds(address) {
+                // Without it the port is open at all other addresses.
+                let _ = routing.reach_from_loopback(&name, Family::of(address));
+            }
         }
         Ok(())
     }
 
     fn open_filter(&mut self, allocation: &Allocation) -> Result<(), SetupPodError> {
-        let range = self.allocations.range();
         let Kernel::Usable { filter: Some(filter), .. } = &mut self.kernel else { return Ok(()) };
-        match filter.add_pod(allocation.address) {
+        match filter.add_pod(allocation) {
             Ok(()) => {}
             // Somebody emptied the packet filter (a firewall that was started again): ours comes back with every pod.
             Err(error) if error.is_absent() => {
@@ -162,13 +210,12 @@ impl PodConnections {
                     "the packet filter table of this node was removed by another program; making it anew"
                 );
                 *filter = PacketFilter::install(
-                    self.identity.table(),
-                    self.identity.interface_prefix(),
-                    range,
+                    &self.identity,
                     &self.allocations,
                     self.api.as_ref(),
                     self.dns.as_ref(),
                 )?;
+                filter.install_v6(&self.allocations, self.api.as_ref())?;
                 self.services.write_anew();
             }
             Err(error) => return Err(error.into()),
@@ -185,10 +232,10 @@ impl PodConnections {
         if let Kernel::Usable { routing, filter } = &mut self.kernel {
             // The link takes its addresses, its routes and its other end with it.
             routing.remove_link(&name).map_err(TeardownPodError::Kernel)?;
-            self.loopback.forget(allocation.address);
+            allocation.addresses().for_each(|address| self.loopback.forget(address));
             fault::point("network.unlinked");
             if let Some(filter) = filter {
-                filter.remove_pod(allocation.address).map_err(TeardownPodError::Kernel)?;
+                filter.remove_pod(&allocation).map_err(TeardownPodError::Kernel)?;
             }
         }
         self.allocations.release(id);
@@ -248,19 +295,28 @@ impl PodConnections {
     /// Does as much as can be done, and answers the first thing that could not.
     pub(super) fn cleanup(&mut self) -> Result<(), TeardownPodError> {
         let mut outcome = self.retain(&BTreeSet::new()).map(drop);
-        let range = self.allocations.range();
+        let ranges = self.allocations.ranges();
         outcome = outcome.and(self.services.remove().map_err(TeardownPodError::Kernel));
         if let Kernel::Usable { routing, filter } = &mut self.kernel {
             if let Some(filter) = filter {
                 outcome = outcome.and(filter.remove().map_err(TeardownPodError::Kernel));
             }
-            outcome = outcome.and(routing.remove_held_range(range).map_err(TeardownPodError::Kernel));
-            let address = self.allocations.node_address();
-            outcome = outcome.and(node_address::give_up(routing, address).map_err(TeardownPodError::Kernel));
+            for range in &ranges {
+                outcome = outcome.and(routing.remove_held_range(*range).map_err(TeardownPodError::Kernel));
+                let given_up = node_address::give_up(routing, *range);
+                outcome = outcome.and(given_up.map_err(TeardownPodError::Kernel));
+            }
         }
         if let Some(claims) = &self.claims {
-            if claims.release(range) && claims.take_forwarding_was_off() {
-                let _ = fs::write(FORWARDING, "0");
+            // The last answer is the one that counts.
+            let is_last = ranges.iter().fold(false, |_, range| claims.release(*range));
+            if is_last {
+                if claims.take_forwarding_was_off() {
+                    let _ = fs::write(FORWARDING, "0");
+                }
+                if let Some(forwarded) = claims.take_forwarded_v6() {
+                    dual_stack::switch_forwarding_off(&forwarded);
+                }
             }
             claims.remove_if_empty();
         }
@@ -274,10 +330,17 @@ impl PodConnections {
     }
 }
 
-/// A pod can send only from its own address, and has no second way to the machine over IPv6. Where the switches cannot be
-/// written (a read-only /proc/sys) the pod still works.
-fn restrict_link(name: &str) {
-    for (family, switch, value) in [("ipv4", "rp_filter", "1"), ("ipv6", "disable_ipv6", "1")] {
+/// A pod can send only from its own address (over IPv6 the packet filter sees to that), has no way to the machine over IPv6
+/// where it has no such address, and is no router of this machine. Where the switches cannot be written (a read-only
+/// /proc/sys) the pod still works.
+fn restrict_link(name: &str, has_v6: bool) {
+    let v6 = if has_v6 {
+        [("disable_ipv6", "0"), ("accept_ra", "0")].as_slice()
+    } else {
+        &[("disable_ipv6", "1")]
+    };
+    let v6 = v6.iter().map(|(switch, value)| ("ipv6", *switch, *value));
+    for (family, switch, value) in [("ipv4", "rp_filter", "1")].into_iter().chain(v6) {
         if let Err(error) = links::set_link_switch(family, name, switch, value) {
             tracing::debug!(link = name, switch, %error, "cannot set a switch of the link");
         }

@@ -7,6 +7,7 @@ use crate::allocations::{AllocateError, AllocationsError};
 use crate::claims::ClaimRangeError;
 use crate::links::NamespaceError;
 use crate::netlink::NetlinkError;
+use crate::range::AddressRange;
 
 /// Why the network could not be opened. What the machine merely lacks is a [`NetworkWarning`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,9 @@ pub enum OpenNetworkError {
         /// The directory.
         path: PathBuf,
     },
+    /// A range is of the other family.
+    #[error("{0} is not a range of {1}")]
+    WrongFamily(AddressRange, &'static str),
     /// There is no range for the pods.
     #[error(transparent)]
     Range(#[from] ClaimRangeError),
@@ -66,6 +70,12 @@ pub enum NetworkWarning {
         /// The switch.
         path: PathBuf,
         /// What the system said.
+        reason: String,
+    },
+    /// The machine has IPv6, or the node is told so, and pods cannot have it.
+    #[error("pods have IPv4 only, although IPv6 is wanted: {reason}")]
+    NoIpv6 {
+        /// What was tried and what the system said.
         reason: String,
     },
     /// The file of allocations was damaged.

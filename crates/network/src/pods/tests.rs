@@ -10,6 +10,8 @@ use crate::identity::NodeIdentity;
 use crate::links::{self, LOOPBACK, Routing};
 use crate::machine::*;
 use crate::netlink::NetlinkSocket;
+use crate::nftables::Table;
+use crate::range::Family;
 
 #[test]
 fn pods_reach_each_other_the_machine_and_what_is_beyond() {
@@ -37,7 +39,7 @@ fn pods_reach_each_other_the_machine_and_what_is_beyond() {
 #[test]
 fn a_node_without_pods_is_reached_at_its_address_too_and_nothing_is_left_of_it() {
     let Some(machine) = Machine::new() else { return };
-    let before = machine.routing().routes().expect("routes");
+    let before = machine.routing().routes(Family::V4).expect("routes");
     let network = machine.open("node");
     let node = network.node_address();
     let reached = || talk(&machine.namespace, any(80), &machine.namespace, (node, 80).into()).is_some();
@@ -50,7 +52,7 @@ fn a_node_without_pods_is_reached_at_its_address_too_and_nothing_is_left_of_it()
     assert!(reached(), "in the next life of the node");
     now(network.cleanup()).expect("cleaned up");
     assert!(!reached());
-    assert_eq!(machine.routing().routes().expect("routes"), before);
+    assert_eq!(machine.routing().routes(Family::V4).expect("routes"), before);
 }
 
 #[test]
@@ -383,7 +385,11 @@ fn a_packet_filter_emptied_by_another_program_comes_back_with_the_next_pod() {
     let table = NodeIdentity::of_data_dir(&data_dir).table();
     inside(&machine.namespace, || {
         let mut socket = NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER).expect("a socket");
-        crate::nftables::commit(&mut socket, vec![crate::nftables::remove_table(&table)]).expect("removed");
+        crate::nftables::commit(
+            &mut socket,
+            vec![crate::nftables::remove_table(&Table::new(Family::V4, table.clone()))],
+        )
+        .expect("removed");
     });
     assert_eq!(talk(&one.namespace, any(80), &machine.beyond, (MACHINE, 8080).into()), None);
     let two = add_pod(&network, "two", &[]);
@@ -397,7 +403,7 @@ fn a_packet_filter_emptied_by_another_program_comes_back_with_the_next_pod() {
 #[test]
 fn what_is_left_of_a_node_whose_data_directory_is_gone_is_removed_by_the_next() {
     let Some(machine) = Machine::new() else { return };
-    let routes = || machine.routing().routes().expect("routes").len();
+    let routes = || machine.routing().routes(Family::V4).expect("routes").len();
     let before = (machine.link_names(), routes(), machine.tables());
     let lost = machine.open("lost");
     let _pod = add_pod(&lost, "one", &[tcp(None, 8080, 80)]);
@@ -441,7 +447,7 @@ fn without_rights_over_links_pods_run_without_a_network_and_the_reason_is_said_o
 #[test]
 fn cleaning_up_leaves_the_machine_as_it_was() {
     let Some(machine) = Machine::new() else { return };
-    let routes = || machine.routing().routes().expect("routes").len();
+    let routes = || machine.routing().routes(Family::V4).expect("routes").len();
     let forwarding = || inside(&machine.namespace, || fs::read_to_string(FORWARDING).expect("readable"));
     inside(&machine.namespace, || fs::write(FORWARDING, "0")).expect("set");
     let before = (machine.link_names(), routes(), machine.tables(), forwarding());

@@ -2,41 +2,42 @@
 //! while, and a service must not wait for it.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tokio::sync::oneshot;
 
 use super::flows::forget_stale;
-use super::routes::{By, Changes, Led, Routes};
+use super::routes::{By, Changes, Frontend, Led, Routes};
 use super::table::{FIRST_PRIORITY, LEAVING, Layout, backend_value, frontend_key};
 use super::{RouteServicesError, ServiceTable, ServiceUpdate};
 use crate::identity::NodeIdentity;
-use crate::links::{LINK_GROUP, Routing, set_link_switch, unreachable_range, without_range};
+use crate::links::{LINK_GROUP, Routing, unreachable_range, without_range};
 use crate::netlink::{NetlinkError, NetlinkSocket};
 use crate::nftables::{
-    Element, Value, add_elements, base_chains, commit, make_table, remembered, remove_elements, remove_table,
+    Element, Table, Value, add_elements, address_registers, base_chains, commit, remembered, remove_elements,
 };
-use crate::range::AddressRange;
+use crate::packet_filter::remove_tables;
+use crate::range::{AddressRange, Family};
 
 /// Pods that may be reached from the machine's loopback addresses: those behind a port of the machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoopbackReach {
-    pods: Arc<Mutex<BTreeSet<Ipv4Addr>>>,
+    pods: Arc<Mutex<BTreeSet<IpAddr>>>,
 }
 
 impl LoopbackReach {
     /// Whether this pod is one.
-    pub(crate) fn holds(&self, pod: Ipv4Addr) -> bool {
+    pub(crate) fn holds(&self, pod: IpAddr) -> bool {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner).contains(&pod)
     }
 
-    fn add(&self, pod: Ipv4Addr) -> bool {
+    fn add(&self, pod: IpAddr) -> bool {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner).insert(pod)
     }
 
     /// The pod is gone; another may get its address.
-    pub(crate) fn forget(&self, pod: Ipv4Addr) {
+    pub(crate) fn forget(&self, pod: IpAddr) {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner).remove(&pod);
     }
 }
@@ -57,7 +58,8 @@ enum Command {
 #[derive(Clone, Debug)]
 pub(crate) struct RouterConfig {
     pub(crate) identity: NodeIdentity,
-    pub(crate) pods: AddressRange,
+    /// Where this node's pods have their addresses, one range for each family.
+    pub(crate) pods: Vec<AddressRange>,
     /// Whether the machine has a packet filter; whether it has links at all.
     pub(crate) has_filter: bool,
     pub(crate) has_links: bool,
@@ -120,7 +122,7 @@ impl ServiceRouter {
 }
 
 fn serve(config: RouterConfig, queue: &mpsc::Receiver<Command>) {
-    let routes = Routes::new(config.pods);
+    let routes = Routes::new(config.pods.clone());
     let mut router = Router { config, sockets: None, routes, layout: None, written: false };
     while let Ok(command) = queue.recv() {
         match command {
@@ -160,21 +162,21 @@ struct Router {
 impl Router {
     fn update(&mut self, update: ServiceUpdate) -> Result<(), RouteServicesError> {
         if !self.config.has_filter {
-            if let ServiceUpdate::All { range: Some(range), .. } = update
+            if let ServiceUpdate::All { ranges, .. } = update
                 && self.config.has_links
             {
-                self.answer_no_route(range);
+                self.answer_no_route(&ranges);
             }
             return Err(RouteServicesError::Unsupported);
         }
         let changes = match update {
-            ServiceUpdate::All { services, range } => {
+            ServiceUpdate::All { services, ranges } => {
                 self.written = false;
                 let gone: Vec<String> = self.routes.names().map(str::to_owned).collect();
                 let mut changed: ServiceTable = gone.into_iter().map(|name| (name, Vec::new())).collect();
                 changed.extend(services);
                 self.layout = None;
-                let layout = self.layout_for(range).map_err(RouteServicesError::Kernel)?;
+                let layout = self.layout_for(ranges).map_err(RouteServicesError::Kernel)?;
                 self.layout = Some(layout);
                 self.routes.update(changed)
             }
@@ -203,7 +205,7 @@ impl Router {
         Ok(self.sockets.insert(sockets))
     }
 
-    fn layout_for(&mut self, services: Option<AddressRange>) -> Result<Layout, NetlinkError> {
+    fn layout_for(&mut self, services: Vec<AddressRange>) -> Result<Layout, NetlinkError> {
         let table = self.config.identity.services_table();
         let chains = base_chains(&mut self.sockets()?.filter)?;
         let of_nodes = chains
@@ -215,6 +217,7 @@ impl Router {
         let behind = others.iter().map(|chain| chain.priority + 1).max();
         Ok(Layout {
             table,
+            families: self.config.pods.iter().map(AddressRange::family).collect(),
             link_prefix: self.config.identity.interface_prefix(),
             link_group: LINK_GROUP,
             services,
@@ -229,15 +232,14 @@ impl Router {
         let mut messages = layout.make();
         messages.extend(layout.messages(&changes));
         // Clients with affinity keep their backends.
-        for by in [By::Address, By::Port] {
+        for (table, by) in memories(&layout) {
             let memory = by.affinity();
-            let remembered =
-                remembered(&mut self.sockets()?.filter, &layout.table, memory).unwrap_or_default();
+            let remembered = remembered(&mut self.sockets()?.filter, &table, memory).unwrap_or_default();
             let kept: Vec<Element> = remembered
                 .into_iter()
-                .filter(|element| !leads_elsewhere(element, &changes.affinity))
+                .filter(|element| !leads_elsewhere(element, table.family, &changes.affinity))
                 .collect();
-            messages.extend(add_elements(&layout.table, memory, &kept));
+            messages.extend(add_elements(&table, memory, &kept));
         }
         commit(&mut self.sockets()?.filter, messages)?;
         self.written = true;
@@ -266,16 +268,20 @@ impl Router {
 
     /// Clients that are noted for a backend which is gone choose anew.
     fn forget_affinity(&mut self, layout: &Layout, changed: &Led) -> Result<(), NetlinkError> {
-        for by in [By::Address, By::Port] {
+        for (table, by) in memories(layout) {
             let memory = by.affinity();
             let filter = &mut self.sockets()?.filter;
-            let frontends: BTreeSet<Vec<u8>> = changed.keys().map(frontend_key).collect();
-            let gone = remembered(filter, &layout.table, memory)?.into_iter().filter(|element| {
-                element.key.get(4..).is_some_and(|frontend| frontends.contains(frontend))
-                    && leads_elsewhere(element, changed)
+            let frontends: BTreeSet<Vec<u8>> =
+                frontends_of(changed, table.family).map(frontend_key).collect();
+            if frontends.is_empty() {
+                continue;
+            }
+            let gone = remembered(filter, &table, memory)?.into_iter().filter(|element| {
+                noted_frontend(element, table.family).is_some_and(|frontend| frontends.contains(frontend))
+                    && leads_elsewhere(element, table.family, changed)
             });
             for element in gone.collect::<Vec<_>>() {
-                match commit(filter, remove_elements(&layout.table, memory, &[element.key])) {
+                match commit(filter, remove_elements(&table, memory, &[element.key])) {
                     // Its time was over.
                     Err(error) if error.is_absent() => {}
                     other => other?,
@@ -287,13 +293,14 @@ impl Router {
 
     /// What is done beside the packet filter once the routes are written.
     fn follow_up(&mut self, changes: &Changes) {
-        for pod in changes.behind_node_ports.iter().filter(|pod| self.config.pods.contains(**pod)) {
-            if self.config.loopback.add(*pod)
-                && let Some(offset) = self.config.pods.offset_of(*pod)
+        for pod in &changes.behind_node_ports {
+            if let Some(offset) = self.config.pods.iter().find_map(|range| range.offset_of(*pod))
+                && self.config.loopback.add(*pod)
             {
+                let link = self.config.identity.interface(offset);
                 // A pod without a link is not there yet, or not any more.
-                let _ =
-                    set_link_switch("ipv4", &self.config.identity.interface(offset), "route_localnet", "1");
+                let _ = Routing::here()
+                    .and_then(|mut routing| routing.reach_from_loopback(&link, Family::of(*pod)));
             }
         }
         if changes.flows.is_empty() {
@@ -311,7 +318,7 @@ impl Router {
     fn remove(&mut self) -> Result<(), NetlinkError> {
         self.written = false;
         self.layout = None;
-        self.routes = Routes::new(self.config.pods);
+        self.routes = Routes::new(self.config.pods.clone());
         if self.config.has_links {
             self.clear_no_route();
         }
@@ -319,14 +326,16 @@ impl Router {
             return Ok(());
         }
         let table = self.config.identity.services_table();
-        commit(&mut self.sockets()?.filter, vec![make_table(&table), remove_table(&table)])
+        remove_tables(&mut self.sockets()?.filter, &table)
     }
 
     /// Without a packet filter, packets for services would leave the machine.
-    fn answer_no_route(&self, range: AddressRange) {
-        let route = unreachable_range(range, self.config.identity.route_priority());
-        if let Err(error) = Routing::here().and_then(|mut routing| routing.apply(&[route])) {
-            tracing::debug!(%error, "the addresses of services could not be closed");
+    fn answer_no_route(&self, ranges: &[AddressRange]) {
+        for range in ranges {
+            let route = unreachable_range(*range, self.config.identity.route_priority());
+            if let Err(error) = Routing::here().and_then(|mut routing| routing.apply(&[route])) {
+                tracing::debug!(%range, %error, "the addresses of services could not be closed");
+            }
         }
     }
 
@@ -339,10 +348,26 @@ impl Router {
     }
 }
 
+/// Every memory of clients: its table, and by what it knows frontends.
+fn memories(layout: &Layout) -> impl Iterator<Item = (Table, By)> {
+    let tables = layout.families.iter().map(|family| layout.table(*family));
+    tables.flat_map(|table| [(table.clone(), By::Address), (table, By::Port)])
+}
+
+fn frontends_of(led: &Led, family: Family) -> impl Iterator<Item = &Frontend> {
+    led.keys().filter(move |frontend| frontend.family() == family)
+}
+
+/// What of a note's key is behind the client's address.
+fn noted_frontend(element: &Element, family: Family) -> Option<&[u8]> {
+    element.key.get(usize::from(address_registers(family)) * 4..)
+}
+
 /// Whether what is noted of a client leads to none of the backends of its frontend. Pure.
-fn leads_elsewhere(element: &Element, led: &Led) -> bool {
-    let Some(noted) = element.key.get(4..) else { return true };
-    let Some((_, backends)) = led.iter().find(|(frontend, _)| frontend_key(frontend) == noted) else {
+fn leads_elsewhere(element: &Element, family: Family, led: &Led) -> bool {
+    let Some(noted) = noted_frontend(element, family) else { return true };
+    let found = frontends_of(led, family).find(|frontend| frontend_key(frontend) == noted);
+    let Some(backends) = found.and_then(|frontend| led.get(frontend)) else {
         return true;
     };
     !backends.iter().any(|backend| element.value == Value::Data(backend_value(backend)))
@@ -350,7 +375,10 @@ fn leads_elsewhere(element: &Element, led: &Led) -> bool {
 
 fn clear_no_route(routing: &mut Routing, identity: &NodeIdentity) -> Result<(), NetlinkError> {
     let priority = identity.route_priority();
-    for route in routing.routes()?.iter().filter(|route| route.is_closed_by(priority)) {
+    let mut routes = routing.routes(Family::V4)?;
+    // A kernel without IPv6 has none.
+    routes.extend(routing.routes(Family::V6).unwrap_or_default());
+    for route in routes.iter().filter(|route| route.is_closed_by(priority)) {
         routing.apply(&[without_range(route.destination, priority)])?;
     }
     Ok(())
@@ -360,6 +388,5 @@ fn clear_no_route(routing: &mut Routing, identity: &NodeIdentity) -> Result<(), 
 pub(crate) fn remove_services_of(routing: &mut Routing, identity: &NodeIdentity) -> Result<(), NetlinkError> {
     clear_no_route(routing, identity)?;
     let mut socket = NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER)?;
-    let table = identity.services_table();
-    commit(&mut socket, vec![make_table(&table), remove_table(&table)])
+    remove_tables(&mut socket, &identity.services_table())
 }

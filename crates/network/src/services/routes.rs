@@ -12,23 +12,23 @@
 //! goes, the other gets it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::{ServicePort, ServiceTable, TrafficPolicy};
 use crate::allocations::Protocol;
-use crate::range::AddressRange;
+use crate::range::{AddressRange, Family};
 
-/// What a client connects to. The address 0.0.0.0 is every address of this machine.
+/// What a client connects to. The address 0.0.0.0 is every address of IPv4 of this machine, and `::` every one of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Frontend {
-    pub(super) address: Ipv4Addr,
+    pub(super) address: IpAddr,
     pub(super) protocol: Protocol,
     pub(super) port: u16,
 }
 
 /// Frontends with the backends to which each leads.
-pub(super) type Led = BTreeMap<Frontend, BTreeSet<SocketAddrV4>>;
+pub(super) type Led = BTreeMap<Frontend, BTreeSet<SocketAddr>>;
 
 /// Whom a frontend is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +52,10 @@ impl Frontend {
     pub(super) fn by(&self) -> By {
         if self.address.is_unspecified() { By::Port } else { By::Address }
     }
+
+    pub(super) fn family(&self) -> Family {
+        Family::of(self.address)
+    }
 }
 
 /// How a backend is chosen.
@@ -67,15 +71,15 @@ pub(super) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// An address that exists only here.
-    ClusterAddress(Ipv4Addr),
+    ClusterAddress(IpAddr),
     /// A backend that is no pod of this node.
-    Beyond(SocketAddrV4, Protocol),
+    Beyond(SocketAddr, Protocol),
     /// Where clients from outside find nobody.
     Refused(Frontend),
     /// A plan in use: its chain.
-    Plan(Side, By, Plan),
+    Plan(Family, Side, By, Plan),
     /// A time in seconds for which clients are noted: its chain.
-    Note(By, u32),
+    Note(Family, By, u32),
     /// Whose clients are noted.
     Noted(By, Frontend),
     /// Where clients come in.
@@ -84,11 +88,26 @@ pub(super) enum Key {
     Backend(Side, By, Frontend, u32),
 }
 
+impl Key {
+    /// The family in whose table it is.
+    pub(super) fn family(&self) -> Family {
+        match self {
+            Self::Plan(family, ..) | Self::Note(family, ..) => *family,
+            Self::ClusterAddress(address) => Family::of(*address),
+            Self::Beyond(backend, _) => Family::of(backend.ip()),
+            Self::Refused(frontend)
+            | Self::Noted(_, frontend)
+            | Self::Frontend(_, _, frontend)
+            | Self::Backend(_, _, frontend, _) => frontend.family(),
+        }
+    }
+}
+
 /// What belongs to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Nothing,
-    Backend(SocketAddrV4),
+    Backend(SocketAddr),
     Seconds(u32),
     /// Nobody, if there is no plan.
     Target {
@@ -117,7 +136,7 @@ pub(super) struct Changes {
     /// Frontends with affinity that lost backends, with those of now: clients may be noted for others.
     pub(super) affinity: Led,
     /// Backends that may be reached over a port of the machine, also from its loopback addresses.
-    pub(super) behind_node_ports: BTreeSet<Ipv4Addr>,
+    pub(super) behind_node_ports: BTreeSet<IpAddr>,
 }
 
 impl Changes {
@@ -130,13 +149,13 @@ impl Changes {
 #[derive(Debug)]
 pub(super) struct Routes {
     /// The addresses of this node's pods.
-    pods: AddressRange,
+    pods: Vec<AddressRange>,
     services: BTreeMap<Arc<str>, Vec<ServicePort>>,
     wanted: BTreeMap<Key, Vec<(Owner, Content)>>,
 }
 
 impl Routes {
-    pub(super) fn new(pods: AddressRange) -> Self {
+    pub(super) fn new(pods: Vec<AddressRange>) -> Self {
         Self { pods, services: BTreeMap::new(), wanted: BTreeMap::new() }
     }
 
@@ -146,6 +165,7 @@ impl Routes {
         let mut touched: BTreeMap<Key, Option<Content>> = BTreeMap::new();
         for (name, ports) in changed {
             let service: Arc<str> = name.into();
+            let ports: Vec<_> = ports.into_iter().map(ServicePort::of_its_family).collect();
             let before = self.services.remove(&service).unwrap_or_default();
             if before != ports {
                 note_flows(&before, &ports, &mut changes.flows);
@@ -215,6 +235,10 @@ impl Routes {
         }
     }
 
+    fn is_of_pods(&self, address: IpAddr) -> bool {
+        self.pods.iter().any(|range| range.contains(address))
+    }
+
     /// What a port is in the packet filter, each with whether it is wanted for an external address.
     fn elements(&self, port: &ServicePort) -> Vec<(Key, bool, Content)> {
         let mut elements = Elements { port, name: port.name.as_str().into(), list: Vec::new() };
@@ -238,7 +262,7 @@ impl Routes {
                 elements.list.push((Key::Refused(frontend), true, Content::Nothing));
             }
         }
-        for backend in port.backends.iter().filter(|backend| !self.pods.contains(*backend.ip())) {
+        for backend in port.backends.iter().filter(|backend| !self.is_of_pods(backend.ip())) {
             elements.list.push((Key::Beyond(*backend, port.protocol), false, Content::Nothing));
         }
         elements.list
@@ -249,9 +273,9 @@ fn winner(wanted: &BTreeMap<Key, Vec<(Owner, Content)>>, key: &Key) -> Option<Co
     wanted.get(key)?.first().map(|(_, content)| content.clone())
 }
 
-/// Where a port is reached from outside; the address 0.0.0.0 stands for those of the machine.
-fn external_places(port: &ServicePort) -> impl Iterator<Item = (Ipv4Addr, u16)> {
-    let node_port = port.node_port.map(|number| (Ipv4Addr::UNSPECIFIED, number));
+/// Where a port is reached from outside; the address 0.0.0.0 or `::` stands for those of the machine.
+fn external_places(port: &ServicePort) -> impl Iterator<Item = (IpAddr, u16)> {
+    let node_port = port.node_port.map(|number| (port.family.unspecified(), number));
     port.external_addresses.iter().map(|address| (*address, port.port)).chain(node_port)
 }
 
@@ -266,20 +290,20 @@ impl Elements<'_> {
     fn frontend(
         &mut self,
         side: Side,
-        (address, number): (Ipv4Addr, u16),
+        (address, number): (IpAddr, u16),
         external: bool,
-        backends: &[SocketAddrV4],
+        backends: &[SocketAddr],
     ) {
         let frontend = Frontend { address, protocol: self.port.protocol, port: number };
-        let by = frontend.by();
+        let (family, by) = (frontend.family(), frontend.by());
         let count = u32::try_from(backends.len()).unwrap_or(u32::MAX);
         let affinity = self.port.affinity_seconds;
         let plan = (count > 0).then_some(Plan { count, affinity: affinity.is_some() });
         if let Some(plan) = plan {
-            self.list.push((Key::Plan(side, by, plan), external, Content::Nothing));
+            self.list.push((Key::Plan(family, side, by, plan), external, Content::Nothing));
         }
         if let Some(seconds) = affinity {
-            self.list.push((Key::Note(by, seconds), external, Content::Nothing));
+            self.list.push((Key::Note(family, by, seconds), external, Content::Nothing));
             self.list.push((Key::Noted(by, frontend), external, Content::Seconds(seconds)));
         }
         let target = Content::Target { plan, name: Arc::clone(&self.name) };
@@ -330,9 +354,9 @@ fn note_affinity(before: &[ServicePort], now: &[ServicePort], affinity: &mut Led
     }
 }
 
-fn note_node_ports(ports: &[ServicePort], behind: &mut BTreeSet<Ipv4Addr>) {
+fn note_node_ports(ports: &[ServicePort], behind: &mut BTreeSet<IpAddr>) {
     for port in ports.iter().filter(|port| port.node_port.is_some()) {
-        behind.extend(port.backends.iter().map(SocketAddrV4::ip));
+        behind.extend(port.backends.iter().map(SocketAddr::ip));
     }
 }
 

@@ -1,4 +1,5 @@
-//! The table of services in the packet filter: its chains and rules, and elements as messages.
+//! The table of services in the packet filter: its chains and rules, and elements as messages. Each family has one, of the same
+//! form: a key holds addresses of one length only, and what is looked up for a packet of IPv4 costs nothing for IPv6.
 //!
 //! It is a table of its own beside the node's, because it lives otherwise: a node that starts again leaves it as it is, until
 //! it knows all services, and then replaces it in one step. So connections never meet a gap.
@@ -12,23 +13,24 @@
 //!                           client . frontend -> the backend of last time
 //! note, note_for_S          of a new connection to a frontend with affinity: client . frontend -> backend is noted for S seconds
 //! forward, output, input    what was not led anywhere, to a cluster address: refused; to the rest of the range: no such host
+//!                           (over IPv6 refused as well)
 //! way_out   (source)        what was led to a backend that is no pod of this node comes back the same way: masqueraded
 //! ```
 //!
 //! Rules are such that the nft program can show them, and what a rule looks up, it looks up by what is in the packet: the program ends
 //! itself over a key of which a part comes from another map.
 
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 
 use super::routes::{By, Changes, Content, Frontend, Key, Plan, Side};
 use crate::allocations::Protocol;
 use crate::netlink::Message;
 use crate::nftables::{
-    ChainType, Element, Hook, Part, Register, Rule, SetKind, TransportNumber, Value, add_elements,
-    flush_chain, make_base_chain, make_chain, make_set, make_table, remove_chain, remove_elements,
-    remove_table,
+    ChainType, Element, Hook, Part, Register, Rule, SetKind, Table, TransportNumber, Value, add_elements,
+    address_registers, flush_chain, make_base_chain, make_chain, make_set, make_table, remove_chain,
+    remove_elements, remove_table,
 };
-use crate::range::AddressRange;
+use crate::range::{AddressRange, Family, octets};
 
 const CLUSTER_ADDRESSES: &str = "cluster_addresses";
 const REFUSED: &str = "refused";
@@ -46,21 +48,30 @@ pub(super) const FIRST_PRIORITY: i32 = -100;
 
 const BACKEND: &[Part] = &[Part::Address, Part::Port];
 
-/// Registers: a frontend and a number, a client and a frontend, a backend.
+/// Registers: a frontend and a number, a client and a frontend. No rule has both.
 const AT_FRONTEND: Register = Register(0);
-const AT_CLIENT: Register = Register(4);
-const AT_BACKEND: Register = Register(8);
+const AT_CLIENT: Register = Register(0);
+
+/// A backend, behind the longest of those.
+const fn at_backend(family: Family) -> Register {
+    match family {
+        Family::V4 => Register(8),
+        Family::V6 => Register(10),
+    }
+}
 
 /// What the table follows from.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) table: String,
+    /// Those of which the machine has pods.
+    pub(super) families: Vec<Family>,
     /// What the names of this node's links to its pods begin with.
     pub(super) link_prefix: String,
     /// The group of all nodes' links to pods.
     pub(super) link_group: u32,
     /// The addresses that services may have.
-    pub(super) services: Option<AddressRange>,
+    pub(super) services: Vec<AddressRange>,
     /// The place among the nodes of this machine.
     pub(super) priority: i32,
 }
@@ -120,7 +131,10 @@ impl By {
     /// Loads the frontend to which the first packet of a connection was sent.
     fn load_first(self, rule: Rule, at: Register) -> Rule {
         let (rule, at) = match self {
-            Self::Address => (rule.load_first_destination(at), at.plus(1)),
+            Self::Address => {
+                let behind = at.plus(address_registers(rule.family()));
+                (rule.load_first_destination(at), behind)
+            }
             Self::Port => (rule, at),
         };
         rule.load_protocol(at).load_first_port(at.plus(1))
@@ -129,7 +143,10 @@ impl By {
     /// Loads the frontend of a packet; answers the rule and the register behind it.
     fn load(self, rule: Rule, at: Register) -> (Rule, Register) {
         let (rule, at) = match self {
-            Self::Address => (rule.load_destination(at), at.plus(1)),
+            Self::Address => {
+                let behind = at.plus(address_registers(rule.family()));
+                (rule.load_destination(at), behind)
+            }
             Self::Port => (rule, at),
         };
         (rule.load_protocol(at).load_port(at.plus(1)), at.plus(2))
@@ -174,9 +191,36 @@ impl std::fmt::Display for NoteChain {
 }
 
 impl Layout {
-    /// The table with nothing but its rules, instead of the one that is there.
+    /// The tables with nothing but their rules, instead of those that are there.
     pub(super) fn make(&self) -> Vec<Message> {
-        let table = self.table.as_str();
+        self.in_tables().flat_map(|each| each.make()).collect()
+    }
+
+    /// The table of each family.
+    fn in_tables(&self) -> impl Iterator<Item = InTable<'_>> {
+        self.families.iter().map(|family| InTable { layout: self, table: self.table(*family) })
+    }
+
+    /// The table of a family.
+    pub(super) fn table(&self, family: Family) -> Table {
+        Table::new(family, self.table.clone())
+    }
+
+    /// A change as messages.
+    pub(super) fn messages(&self, changes: &Changes) -> Vec<Message> {
+        self.in_tables().flat_map(|each| each.messages(changes)).collect()
+    }
+}
+
+/// The table of one family.
+struct InTable<'l> {
+    layout: &'l Layout,
+    table: Table,
+}
+
+impl InTable<'_> {
+    fn make(&self) -> Vec<Message> {
+        let table = &self.table;
         let mut changes = vec![make_table(table), remove_table(table), make_table(table)];
         for by in By::BOTH {
             for side in SIDES {
@@ -197,8 +241,8 @@ impl Layout {
         }
         changes.extend([EVERYBODY, OUTSIDE, REFUSE, NOTE].map(|chain| make_chain(table, chain)));
         for (chain, kind, hook, priority) in [
-            ("arriving", ChainType::Nat, Hook::Prerouting, self.priority),
-            (LEAVING, ChainType::Nat, Hook::Output, self.priority),
+            ("arriving", ChainType::Nat, Hook::Prerouting, self.layout.priority),
+            (LEAVING, ChainType::Nat, Hook::Output, self.layout.priority),
             ("forward", ChainType::Filter, Hook::Forward, 0),
             ("output", ChainType::Filter, Hook::Output, 0),
             ("input", ChainType::Filter, Hook::Input, 0),
@@ -216,12 +260,12 @@ impl Layout {
     }
 
     fn of_pods_of_others(&self, chain: &str) -> Rule {
-        self.rule(chain).in_from_group(self.link_group).not_in_from_links(&self.link_prefix)
+        self.rule(chain).in_from_group(self.layout.link_group).not_in_from_links(&self.layout.link_prefix)
     }
 
     fn redirections(&self) -> Vec<Message> {
         let mut rules = vec![
-            self.rule("arriving").in_from_links(&self.link_prefix).goto(EVERYBODY),
+            self.rule("arriving").in_from_links(&self.layout.link_prefix).goto(EVERYBODY),
             self.of_pods_of_others("arriving").accept(),
             self.rule("arriving").goto(OUTSIDE),
             self.rule(LEAVING).goto(EVERYBODY),
@@ -265,7 +309,19 @@ impl Layout {
         for chain in ["forward", "output"] {
             let to_address = self.rule(chain).load_destination(AT_FRONTEND);
             rules.push(to_address.in_set(CLUSTER_ADDRESSES, AT_FRONTEND).goto(REFUSE));
-            rules.extend(self.services.map(|range| self.rule(chain).destination_in(range).no_such_host()));
+            let of_family = |range: &&AddressRange| range.family() == self.table.family;
+            let services = self.layout.services.iter().filter(of_family);
+            for range in services {
+                match self.table.family {
+                    Family::V4 => {}
+                    // A socket of IPv6 that is just connecting does not hear that there is no such host, and waits.
+                    Family::V6 => {
+                        let tcp = self.rule(chain).destination_in(*range).protocol_is(number(Protocol::Tcp));
+                        rules.push(tcp.reset());
+                    }
+                }
+                rules.push(self.rule(chain).destination_in(*range).no_such_host());
+            }
         }
         rules.push(self.rule(REFUSE).protocol_is(number(Protocol::Tcp)).reset());
         rules.push(self.rule(REFUSE).refuse());
@@ -274,44 +330,48 @@ impl Layout {
 
     /// The chain of a plan.
     fn plan(&self, side: Side, by: By, plan: Plan) -> Vec<Message> {
+        let (behind_address, at_backend) =
+            (address_registers(self.table.family), at_backend(self.table.family));
         let chain = chain_of(side, by, plan);
         let choose = |among: u32| {
             let (rule, behind) = by.load(self.rule(&chain), AT_FRONTEND);
             rule.load_random_below(behind, among).load_from_map(
                 sets(side, by).backends,
                 AT_FRONTEND,
-                AT_BACKEND,
+                at_backend,
             )
         };
         let mut changes = vec![make_chain(&self.table, &chain)];
         if plan.affinity {
-            let client = by.load(self.rule(&chain).load_source(AT_CLIENT), AT_CLIENT.plus(1)).0;
+            let client = by.load(self.rule(&chain).load_source(AT_CLIENT), AT_CLIENT.plus(behind_address)).0;
             changes.push(
-                client.load_from_map(by.affinity(), AT_CLIENT, AT_BACKEND).redirect_to_register(AT_BACKEND),
+                client.load_from_map(by.affinity(), AT_CLIENT, at_backend).redirect_to_register(at_backend),
             );
         }
-        changes.push(choose(plan.count).redirect_to_register(AT_BACKEND));
+        changes.push(choose(plan.count).redirect_to_register(at_backend));
         if plan.count > 1 {
             // The number of backends and the backends are read one after the other: between them there may be fewer.
-            changes.push(choose(1).redirect_to_register(AT_BACKEND));
+            changes.push(choose(1).redirect_to_register(at_backend));
         }
         changes
     }
 
     /// The chain that notes clients for so many seconds. What is known is not changed by noting it again, only kept longer.
     fn note(&self, by: By, seconds: u32) -> Vec<Message> {
+        let (behind_address, at_backend) =
+            (address_registers(self.table.family), at_backend(self.table.family));
         let chain = by.note(seconds).to_string();
-        let client = by.load_first(self.rule(&chain).load_source(AT_CLIENT), AT_CLIENT.plus(1));
-        let backend = client.load_destination(AT_BACKEND).load_port(AT_BACKEND.plus(1));
-        let noted = backend.remember(by.affinity(), AT_CLIENT, AT_BACKEND, seconds).go_on();
+        let client = by.load_first(self.rule(&chain).load_source(AT_CLIENT), AT_CLIENT.plus(behind_address));
+        let backend = client.load_destination(at_backend).load_port(at_backend.plus(behind_address));
+        let noted = backend.remember(by.affinity(), AT_CLIENT, at_backend, seconds).go_on();
         vec![make_chain(&self.table, &chain), noted]
     }
 
     /// A chain that an element is, and how it is made.
     fn chain(&self, key: &Key) -> Option<(String, Vec<Message>)> {
         match key {
-            Key::Plan(side, by, plan) => Some((chain_of(*side, *by, *plan), self.plan(*side, *by, *plan))),
-            Key::Note(by, seconds) => Some((by.note(*seconds).to_string(), self.note(*by, *seconds))),
+            Key::Plan(_, side, by, plan) => Some((chain_of(*side, *by, *plan), self.plan(*side, *by, *plan))),
+            Key::Note(_, by, seconds) => Some((by.note(*seconds).to_string(), self.note(*by, *seconds))),
             Key::ClusterAddress(_)
             | Key::Beyond(..)
             | Key::Refused(_)
@@ -321,12 +381,15 @@ impl Layout {
         }
     }
 
-    /// A change as messages.
-    pub(super) fn messages(&self, changes: &Changes) -> Vec<Message> {
-        let table = self.table.as_str();
+    /// What of a change is in this table.
+    fn messages(&self, changes: &Changes) -> Vec<Message> {
+        let table = &self.table;
         let mut messages = Vec::new();
         let mut unused = Vec::new();
-        for group in changes.removed.chunk_by(|one, other| set_of(one) == set_of(other)) {
+        let place = |key: &Key| (key.family(), set_of(key));
+        let is_here = |key: &Key| key.family() == table.family;
+        let removed = changes.removed.chunk_by(|one, other| place(one) == place(other));
+        for group in removed.filter(|group| is_here(&group[0])) {
             if let Some(set) = set_of(&group[0]) {
                 let keys: Vec<Vec<u8>> = group.iter().map(key_bytes).collect();
                 messages.extend(remove_elements(table, set, &keys));
@@ -337,7 +400,8 @@ impl Layout {
         }
         // Only now does no frontend lead there.
         messages.extend(unused);
-        for group in changes.added.chunk_by(|(one, _), (other, _)| set_of(one) == set_of(other)) {
+        let added = changes.added.chunk_by(|(one, _), (other, _)| place(one) == place(other));
+        for group in added.filter(|group| is_here(&group[0].0)) {
             messages.extend(group.iter().filter_map(|(key, _)| self.chain(key)).flat_map(|(_, chain)| chain));
             if let Some(set) = set_of(&group[0].0) {
                 let elements: Vec<Element> =
@@ -380,6 +444,13 @@ fn set_of(key: &Key) -> Option<&'static str> {
 
 // Numbers stand in the machine's byte order, as rules have them in their registers; ports and addresses as in packets.
 
+fn put_address(bytes: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => bytes.extend(address.octets()),
+        IpAddr::V6(address) => bytes.extend(address.octets()),
+    }
+}
+
 fn put_port(bytes: &mut Vec<u8>, port: u16) {
     bytes.extend(port.to_be_bytes());
     bytes.extend([0, 0]);
@@ -387,9 +458,9 @@ fn put_port(bytes: &mut Vec<u8>, port: u16) {
 
 /// The bytes of a frontend in a key.
 pub(super) fn frontend_key(frontend: &Frontend) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(16);
+    let mut bytes = Vec::with_capacity(28);
     match frontend.by() {
-        By::Address => bytes.extend(frontend.address.octets()),
+        By::Address => put_address(&mut bytes, frontend.address),
         By::Port => {}
     }
     bytes.extend([number(frontend.protocol).0, 0, 0, 0]);
@@ -398,17 +469,18 @@ pub(super) fn frontend_key(frontend: &Frontend) -> Vec<u8> {
 }
 
 /// The bytes of a backend in a value.
-pub(super) fn backend_value(backend: &SocketAddrV4) -> Vec<u8> {
-    let mut bytes = backend.ip().octets().to_vec();
+pub(super) fn backend_value(backend: &SocketAddr) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(20);
+    put_address(&mut bytes, backend.ip());
     put_port(&mut bytes, backend.port());
     bytes
 }
 
 fn key_bytes(key: &Key) -> Vec<u8> {
     match key {
-        Key::ClusterAddress(address) => address.octets().to_vec(),
+        Key::ClusterAddress(address) => octets(*address),
         Key::Beyond(backend, protocol) => {
-            frontend_key(&Frontend { address: *backend.ip(), protocol: *protocol, port: backend.port() })
+            frontend_key(&Frontend { address: backend.ip(), protocol: *protocol, port: backend.port() })
         }
         Key::Plan(..) | Key::Note(..) => Vec::new(),
         Key::Frontend(_, _, frontend) | Key::Noted(_, frontend) | Key::Refused(frontend) => {

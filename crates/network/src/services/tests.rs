@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -11,16 +11,18 @@ use super::*;
 use crate::identity::NodeIdentity;
 use crate::machine::*;
 use crate::netlink::NetlinkSocket;
+use crate::nftables::Table;
 use crate::pods::{Network, NetworkConfig, NetworkWarning};
 
 const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 43, 0, 7);
 
-fn port(name: &str, protocol: Protocol, number: u16, backends: &[SocketAddrV4]) -> ServicePort {
+fn port(name: &str, protocol: Protocol, number: u16, backends: &[SocketAddr]) -> ServicePort {
     ServicePort {
         name: name.to_owned(),
+        family: Family::V4,
         protocol,
         port: number,
-        cluster_addresses: vec![SERVICE],
+        cluster_addresses: vec![SERVICE.into()],
         external_addresses: Vec::new(),
         node_port: None,
         affinity_seconds: None,
@@ -32,8 +34,11 @@ fn port(name: &str, protocol: Protocol, number: u16, backends: &[SocketAddrV4]) 
 }
 
 fn all(ports: Vec<ServicePort>) -> ServiceUpdate {
-    let range = Some("10.43.0.0/16".parse().expect("a range"));
-    ServiceUpdate::All { services: ServiceTable::from([("ns/web".to_owned(), ports)]), range }
+    ServiceUpdate::All { services: ServiceTable::from([("ns/web".to_owned(), ports)]), ranges: ranges() }
+}
+
+fn ranges() -> Vec<AddressRange> {
+    ["10.43.0.0/16", "fd43::/112"].map(|text| text.parse().expect("a range")).into()
 }
 
 fn some(ports: Vec<ServicePort>) -> ServiceUpdate {
@@ -44,18 +49,18 @@ fn route(network: &Network, update: ServiceUpdate) {
     now(network.route_services(update)).expect("routed");
 }
 
-fn at(address: Ipv4Addr, port: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(address, port)
+fn at(address: impl Into<IpAddr>, port: u16) -> SocketAddr {
+    SocketAddr::new(address.into(), port)
 }
 
 /// Why a connection over TCP is not made.
-fn refusal(client: &OwnedFd, target: SocketAddrV4) -> Option<io::ErrorKind> {
-    let connected = inside(client, || TcpStream::connect_timeout(&target.into(), Duration::from_millis(900)));
+fn refusal(client: &OwnedFd, target: SocketAddr) -> Option<io::ErrorKind> {
+    let connected = inside(client, || TcpStream::connect_timeout(&target, Duration::from_millis(900)));
     connected.err().map(|error| error.kind())
 }
 
 /// Asks over UDP from `client`, and answers what came back.
-fn ask(client: &UdpSocket, target: SocketAddrV4) -> io::Result<String> {
+fn ask(client: &UdpSocket, target: SocketAddr) -> io::Result<String> {
     client.set_read_timeout(Some(Duration::from_millis(400)))?;
     client.send_to(b"who?", target)?;
     let mut text = [0; 16];
@@ -118,7 +123,7 @@ fn what_has_no_backend_is_refused_and_an_address_of_no_service_has_no_route() {
     let client = add_pod(&network, "client", &[]);
     let mut web = port("ns/web:http", Protocol::Tcp, 80, &[]);
     web.node_port = Some(30080);
-    web.external_addresses = vec![Ipv4Addr::new(203, 0, 113, 9)];
+    web.external_addresses = vec![Ipv4Addr::new(203, 0, 113, 9).into()];
     let names = port("ns/web:names", Protocol::Udp, 53, &[]);
     route(&network, all(vec![web, names]));
     for namespace in [&client.namespace, &machine.namespace] {
@@ -195,7 +200,7 @@ fn a_node_port_leads_to_the_pod_from_everywhere() {
     let (server, client) = (add_pod(&network, "server", &[]), add_pod(&network, "client", &[]));
     let mut web = port("ns/web:http", Protocol::Tcp, 80, &[at(server.address, 8080)]);
     web.node_port = Some(30080);
-    web.external_addresses = vec![Ipv4Addr::new(203, 0, 113, 9)];
+    web.external_addresses = vec![Ipv4Addr::new(203, 0, 113, 9).into()];
     route(&network, all(vec![web.clone()]));
     let to_server = |from: &OwnedFd, target: SocketAddr| talk(&server.namespace, any(8080), from, target);
     let from = to_server(&machine.beyond, (MACHINE, 30080).into());
@@ -242,7 +247,7 @@ fn traffic_policies_keep_to_the_backends_of_the_node_where_they_say_so() {
     route(&network, all(vec![web.clone()]));
     let listeners =
         [&near, &far].map(|pod| inside(&pod.namespace, || TcpListener::bind(any(80)).expect("bound")));
-    let answering = |from: &OwnedFd, target: SocketAddrV4| {
+    let answering = |from: &OwnedFd, target: SocketAddr| {
         let mut seen = BTreeSet::new();
         for _ in 0..24 {
             let _stream = inside(from, || TcpStream::connect(target).expect("connected"));
@@ -278,7 +283,7 @@ fn a_backend_beyond_the_machine_is_reached_and_answers_the_same_way_back() {
         (&client.namespace, at(MACHINE, 30080)),
         (&machine.beyond, at(MACHINE, 30080)),
     ] {
-        let seen = talk(&machine.beyond, any(8080), from, target.into());
+        let seen = talk(&machine.beyond, any(8080), from, target);
         assert_eq!(seen, Some(MACHINE.into()), "{target}");
     }
 }
@@ -379,7 +384,10 @@ fn routes_emptied_by_another_program_come_back_with_the_next_change_and_the_next
         inside(&machine.namespace, || {
             let mut socket =
                 NetlinkSocket::open(netlink_sys::protocols::NETLINK_NETFILTER).expect("a socket");
-            let removals = tables.iter().map(|table| crate::nftables::remove_table(table)).collect();
+            let removals = tables
+                .iter()
+                .map(|table| crate::nftables::remove_table(&Table::new(Family::V4, table.clone())))
+                .collect();
             crate::nftables::commit(&mut socket, removals).expect("removed");
         });
     };
@@ -405,9 +413,8 @@ fn pods_of_each_node_of_a_machine_find_their_own_services_and_the_machine_those_
     };
     let listeners =
         [&one, &two].map(|pod| inside(&pod.namespace, || TcpListener::bind(any(80)).expect("bound")));
-    let reached = |from: &OwnedFd, target: SocketAddrV4| {
-        let _stream =
-            inside(from, || TcpStream::connect_timeout(&target.into(), Duration::from_secs(2))).ok()?;
+    let reached = |from: &OwnedFd, target: SocketAddr| {
+        let _stream = inside(from, || TcpStream::connect_timeout(&target, Duration::from_secs(2))).ok()?;
         listeners.iter().position(|listener| {
             listener.set_nonblocking(true).expect("set");
             listener.accept().is_ok()
@@ -449,7 +456,7 @@ fn without_a_packet_filter_services_have_no_route_and_pods_still_reach_each_othe
         let namespace = namespace().expect("made before");
         let pod = now(network.setup_pod(namespace.as_fd(), id, &[])).expect("connected");
         let [IpAddr::V4(address)] = pod.addresses[..] else { panic!("one address: {pod:?}") };
-        Pod { namespace, address }
+        Pod { namespace, address, address_v6: None }
     };
     let (one, two) = (connect("one"), connect("two"));
     let web = port("ns/web:http", Protocol::Tcp, 80, &[at(two.address, 80)]);
@@ -459,7 +466,7 @@ fn without_a_packet_filter_services_have_no_route_and_pods_still_reach_each_othe
     for namespace in [&one.namespace, &machine.namespace] {
         assert_eq!(refusal(namespace, at(SERVICE, 80)), Some(io::ErrorKind::HostUnreachable));
     }
-    let routes = || machine.routing().routes().expect("routes").len();
+    let routes = || machine.routing().routes(Family::V4).expect("routes").len();
     let before = routes();
     drop(network);
     let network = machine.open("node");
@@ -479,10 +486,12 @@ fn five_thousand_services_are_routed_and_nothing_is_left_of_them() {
     let one = |number: u32| {
         let backends: Vec<_> = (0..3).map(|place| at(server.address, 8080 + place)).collect();
         let web = port("http", Protocol::Tcp, 80, &backends);
-        (format!("ns/web-{number}"), vec![ServicePort { cluster_addresses: vec![address(number)], ..web }])
+        (
+            format!("ns/web-{number}"),
+            vec![ServicePort { cluster_addresses: vec![address(number).into()], ..web }],
+        )
     };
-    let range = Some("10.43.0.0/16".parse().expect("a range"));
-    route(&network, ServiceUpdate::All { services: (0..5000).map(one).collect(), range });
+    route(&network, ServiceUpdate::All { services: (0..5000).map(one).collect(), ranges: ranges() });
     let listeners: Vec<_> = (0..3)
         .map(|place| inside(&server.namespace, || TcpListener::bind(any(8080 + place)).expect("bound")))
         .collect();

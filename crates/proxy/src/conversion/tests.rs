@@ -19,7 +19,7 @@ fn service(spec: Value) -> Service {
 /// The backends of each port, and those of the node `here` if others: `NAME PORT/PROTOCOL: BACKENDS [| BACKENDS]`.
 fn shown(service: &Service, slices: &[EndpointSlice]) -> Vec<String> {
     let list =
-        |backends: &[SocketAddrV4]| backends.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        |backends: &[SocketAddr]| backends.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let each = |port: ServicePort| {
         let mut text = format!("{} {}/{:?}: {}", port.name, port.port, port.protocol, list(&port.backends));
         if port.local_backends != port.backends {
@@ -113,18 +113,61 @@ fn services_without_addresses_and_those_of_other_proxies_are_left_alone() {
 
 #[test]
 fn addresses_that_only_the_machine_reaches_are_no_backends() {
-    let endpoints: Vec<Value> =
-        ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "x", "10.128.0.2"]
-            .iter()
-            .map(|address| json!({"addresses": [address], "nodeName": "here"}))
-            .collect();
+    let endpoints: Vec<Value> = [
+        "127.0.0.1",
+        "169.254.169.254",
+        "fd00::1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "x",
+        "10.128.0.2",
+    ]
+    .iter()
+    .map(|address| json!({"addresses": [address], "nodeName": "here"}))
+    .collect();
     let slice = slice("a", json!([{"port": 80}]), Value::Array(endpoints));
     assert_eq!(shown(&simple(), &[slice]), ["ns/web 80/Tcp: 10.128.0.2:80"]);
     let six: EndpointSlice = serde_json::from_value(json!({
-        "addressType": "IPv6", "ports": [{"port": 80}], "endpoints": [{"addresses": ["fd00::1"]}],
+        "addressType": "IPv6", "ports": [{"port": 80}], "endpoints": [
+            {"addresses": ["::1"]}, {"addresses": ["::"]}, {"addresses": ["fe80::1"]}, {"addresses": ["ff02::1"]},
+            {"addresses": ["::ffff:127.0.0.1"]}, {"addresses": ["fd00:ec2::254"]}, {"addresses": ["10.128.0.2"]},
+            {"addresses": ["fd12::2"]},
+        ],
     }))
     .expect("a slice");
-    assert_eq!(shown(&simple(), &[six]), ["ns/web 80/Tcp: "]);
+    assert_eq!(shown(&simple(), std::slice::from_ref(&six)), ["ns/web 80/Tcp: "], "a service of IPv4");
+    let of_six = service(json!({"clusterIP": "fd43::7", "clusterIPs": ["fd43::7"], "ports": [{"port": 80}]}));
+    assert_eq!(shown(&of_six, &[six]), ["ns/web 80/Tcp: [fd12::2]:80 | "]);
+}
+
+#[test]
+fn a_service_of_both_families_has_each_port_once_for_each() {
+    let both = service(json!({
+        "type": "NodePort", "clusterIP": "10.43.0.7", "clusterIPs": ["10.43.0.7", "fd43::7"],
+        "externalIPs": ["2001:db8::9", "203.0.113.9"], "ports": [{"name": "http", "port": 80, "nodePort": 30080}],
+    }));
+    let port = json!([{"name": "http", "port": 8080}]);
+    let four = slice("a", port.clone(), json!([{"addresses": ["10.128.0.2"], "nodeName": "here"}]));
+    let mut six = slice("b", port, json!([{"addresses": ["fd12::2"], "nodeName": "here"}]));
+    six.address_type = "IPv6".to_owned();
+    let slices = [six, four];
+    assert_eq!(
+        shown(&both, &slices),
+        ["ns/web:http 80/Tcp: 10.128.0.2:8080", "ns/web:http 80/Tcp: [fd12::2]:8080"]
+    );
+    let ports = service_ports(&both, slices.iter(), "here");
+    let texts = |addresses: &[IpAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+    for (port, family, own, external) in [
+        (&ports[0], Family::V4, "10.43.0.7", "203.0.113.9"),
+        (&ports[1], Family::V6, "fd43::7", "2001:db8::9"),
+    ] {
+        assert_eq!((port.family, port.node_port), (family, Some(30080)));
+        assert_eq!(
+            (texts(&port.cluster_addresses), texts(&port.external_addresses)),
+            (vec![own.to_owned()], vec![external.to_owned()])
+        );
+    }
 }
 
 #[test]
@@ -134,7 +177,7 @@ fn the_ways_in_and_their_rules_follow_from_the_service() {
         let service: Service = serde_json::from_value(whole).expect("a service");
         service_ports(&service, std::iter::empty(), "here").remove(0)
     };
-    let address = |text: &str| -> Ipv4Addr { text.parse().expect("an address") };
+    let address = |text: &str| -> IpAddr { text.parse().expect("an address") };
     let ingress = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.5"}, {"ip": "203.0.113.6", "ipMode": "Proxy"}, {"hostname": "x"}]}});
     let whole = ports(
         json!({

@@ -2,13 +2,14 @@
 
 use super::*;
 
-fn address(text: &str) -> Ipv4Addr {
+fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
 fn web(number: u16, backends: &[&str]) -> ServicePort {
     ServicePort {
         name: "ns/web:http".to_owned(),
+        family: Family::V4,
         protocol: Protocol::Tcp,
         port: number,
         cluster_addresses: vec![address("10.43.0.7")],
@@ -26,8 +27,15 @@ fn frontend(frontend: &Frontend) -> String {
     let Frontend { address, protocol, port } = frontend;
     let protocol = format!("{protocol:?}").to_lowercase();
     match frontend.by() {
-        By::Address => format!("{address}:{port}/{protocol}"),
-        By::Port => format!("*:{port}/{protocol}"),
+        By::Address => format!("{}/{protocol}", SocketAddr::new(*address, *port)),
+        By::Port => format!("{}*:{port}/{protocol}", of(frontend.family())),
+    }
+}
+
+fn of(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "",
+        Family::V6 => "IPv6 ",
     }
 }
 
@@ -43,10 +51,15 @@ fn key(key: &Key) -> String {
         Key::ClusterAddress(address) => format!("address {address}"),
         Key::Beyond(backend, _) => format!("beyond {backend}"),
         Key::Refused(refused) => format!("refused {}", frontend(refused)),
-        Key::Plan(whom, by, Plan { count, affinity }) => {
-            format!("{}plan {by:?} {count}{}", side(*whom), if *affinity { " sticky" } else { "" })
+        Key::Plan(family, whom, by, Plan { count, affinity }) => {
+            format!(
+                "{}{}plan {by:?} {count}{}",
+                of(*family),
+                side(*whom),
+                if *affinity { " sticky" } else { "" }
+            )
         }
-        Key::Note(by, seconds) => format!("note {by:?} {seconds}"),
+        Key::Note(family, by, seconds) => format!("{}note {by:?} {seconds}", of(*family)),
         Key::Noted(_, one) => format!("noted {}", frontend(one)),
         Key::Frontend(whom, _, one) => format!("{}{}", side(*whom), frontend(one)),
         Key::Backend(whom, _, one, place) => format!("{}{} #{place}", side(*whom), frontend(one)),
@@ -79,7 +92,8 @@ fn table(services: &[(&str, Vec<ServicePort>)]) -> ServiceTable {
 }
 
 fn routes(services: &[(&str, Vec<ServicePort>)]) -> Routes {
-    let mut routes = Routes::new("10.128.0.0/20".parse().expect("a range"));
+    let mut routes =
+        Routes::new(["10.128.0.0/20", "fd12::/64"].map(|text| text.parse().expect("a range")).into());
     routes.update(table(services));
     routes
 }
