@@ -4,7 +4,7 @@
 //! `cargo run --release -p bench --bin services -- target/release/coracle 20` (as root): the number is that of rounds; a word behind
 //! it (`connections`, `loading`, `names`, `routed`) measures that alone. All but the last happen in namespaces of the run's own.
 
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;

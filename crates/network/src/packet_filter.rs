@@ -163,7 +163,7 @@ pub(crate) struct PacketFilter {
     socket: NetlinkSocket,
     link_prefix: String,
     v4: Side,
-    v6: Option<Side>,
+    v6: Option<Box<Side>>,
 }
 
 impl PacketFilter {
@@ -212,12 +212,12 @@ impl PacketFilter {
             changes.extend(side.host_ports(pods));
         }
         commit(&mut self.socket, changes)?;
-        self.v6 = Some(side);
+        self.v6 = Some(Box::new(side));
         Ok(())
     }
 
     fn sides(&self) -> impl Iterator<Item = &Side> {
-        [&self.v4].into_iter().chain(&self.v6)
+        [&self.v4].into_iter().chain(self.v6.as_deref())
     }
 
     /// Opens the way to the cluster's DNS, instead of the one that was there.

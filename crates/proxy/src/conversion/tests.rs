@@ -98,7 +98,6 @@ fn services_without_addresses_and_those_of_other_proxies_are_left_alone() {
     for spec in [
         json!({"clusterIP": "None", "clusterIPs": ["None"], "ports": [{"port": 80}]}),
         json!({"type": "ExternalName", "externalName": "example.com", "ports": [{"port": 80}]}),
-        json!({"clusterIP": "fd00::7", "clusterIPs": ["fd00::7"], "ports": [{"port": 80}]}),
         json!({"clusterIP": "", "ports": [{"port": 80}]}),
         json!({"clusterIP": "10.43.0.7"}),
     ] {
