@@ -14,7 +14,7 @@ use crate::status::ApiError;
 use crate::strategy::{DefaultPropagation, Hooks};
 use crate::timestamps::{second_text, seconds_after};
 use crate::writing::{Write, released};
-use crate::{namespaces, tokens};
+use crate::tokens;
 
 mod options;
 
@@ -182,14 +182,9 @@ pub(crate) async fn delete_object(
             Err(WriteError::Conflict { .. }) if options.resource_version.is_none() => {}
             Err(error) => return Err(ApiError::from_write(kind, name, error)),
             Ok(deleted) => {
-                if kind.strategy().hooks() == Hooks::Namespaces && matches!(deleted, Deleted::Marked(_)) {
-                    namespaces::spawn_drain(write.server, name);
-                }
-                if matches!(deleted, Deleted::Removed(_)) {
-                    if kind.group().is_empty() && kind.plural() == "serviceaccounts" {
-                        tokens::remove_secrets(write, &old).await;
-                    }
-                    namespaces::restore(write, name).await;
+                let is_account = kind.group().is_empty() && kind.plural() == "serviceaccounts";
+                if is_account && matches!(deleted, Deleted::Removed(_)) {
+                    tokens::remove_secrets(write, &old).await;
                 }
                 return Ok(deleted);
             }

@@ -14,7 +14,6 @@
 //! |---|---|---|---|---|
 //! | accept loop ([`ApiServer::serve`]) | the listener | connections | connection tasks | its shutdown future |
 //! | one a connection | the socket | requests | answers | the peer leaves or the server closes |
-//! | namespace drain | one terminating namespace | the store | deletions | the namespace is gone |
 //! | garbage collector | the index of owners and dependents | the changes of every collection | deletions, and updates of references and finalizers | the last [`ApiServer`] is dropped |
 //! | derived statuses, one each for quotas and disruption budgets | their statuses | everything that counts | statuses | the last [`ApiServer`] is dropped |
 //! | own endpoints | Endpoints and slice of `default/kubernetes` | both, and where the server is reached | both | the last [`ApiServer`] is dropped |

@@ -1,6 +1,7 @@
-//! What every cluster has, what every namespace has, and how a namespace ends.
+//! What every cluster has, what every namespace begins with, and what comes into none that ends.
+//!
+//! What namespaces have is brought back, and one that ends is emptied, by controllers (crate `controllers`).
 
-mod drain;
 mod own_service;
 
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use serde_json::{Value, json};
 use store::Key;
 
 use crate::kinds::Kind;
-use crate::object::{self, map_mut, text};
+use crate::object::{self, text};
 use crate::server::{Server, StartError};
 use crate::status::ApiError;
-pub(crate) use drain::spawn_drain;
-
-use crate::writing::{Candidate, Part, Write, create_object, update_object};
+use crate::writing::{Candidate, Part, Write, create_object, released, update_object};
 
 /// The namespaces that every cluster has.
 const STANDARD: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 /// The ConfigMap with the authority's certificate.
 const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
+/// The service account of pods that name none.
+pub(crate) const DEFAULT_ACCOUNT: &str = "default";
 
 fn core<'s>(server: &'s Server, plural: &str) -> Result<&'s Arc<Kind>, ApiError> {
     server
@@ -61,7 +62,7 @@ pub(crate) async fn ensure_of(
     }
 }
 
-/// Makes sure that everything is there that every cluster has, and takes up again what was going on.
+/// Makes sure that everything is there that every cluster has.
 pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
     own_service::note_all(server).map_err(|error| StartError::bootstrap("the list of services", &error))?;
     // All at once, so that they share commits.
@@ -76,21 +77,6 @@ pub(crate) async fn bootstrap(server: &Arc<Server>) -> Result<(), StartError> {
     own_service::ensure(server)
         .await
         .map_err(|error| StartError::bootstrap("service default/kubernetes", &error))?;
-    let namespaces =
-        core(server, "namespaces").map_err(|error| StartError::bootstrap("namespaces", &error))?;
-    let listed = server.store.list(namespaces.collection(), None, None, None).map(|listing| listing.objects);
-    let listed = listed.unwrap_or_default();
-    try_join_all(listed.iter().map(|stored| async move {
-        let name = stored.key().name();
-        if is_ending(&object::tree(stored)) {
-            spawn_drain(server, name);
-            return Ok(());
-        }
-        fill(server, name)
-            .await
-            .map_err(|error| StartError::bootstrap(format!("the content of namespace {name}"), &error))
-    }))
-    .await?;
     Ok(())
 }
 
@@ -108,9 +94,10 @@ async fn system_priorities(server: &Arc<Server>) -> Result<(), StartError> {
     .map(drop)
 }
 
-/// Makes sure that a namespace has its service account and the authority's certificate.
+/// Gives a new namespace its service account and the authority's certificate, so that nobody who has made one has to wait for
+/// them.
 pub(crate) async fn fill(server: &Arc<Server>, namespace: &str) -> Result<(), ApiError> {
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}});
     let account = ensure(server, "serviceaccounts", namespace, account);
     let Some(pem) = server.config.authority_pem.as_deref() else { return account.await };
     let certificate = json!({
@@ -118,41 +105,7 @@ pub(crate) async fn fill(server: &Arc<Server>, namespace: &str) -> Result<(), Ap
         "metadata": {"name": ROOT_CERTIFICATE, "namespace": namespace},
         "data": {"ca.crt": pem},
     });
-    try_join(account, ensure(server, "configmaps", namespace, certificate)).await?;
-    renew_certificate(server, namespace, pem).await
-}
-
-/// After a deletion: what every namespace has comes back, as long as the namespace itself stays.
-pub(crate) async fn restore(write: &Write<'_>, name: &str) {
-    let is_standard = matches!(
-        (write.kind.group(), write.kind.plural(), name),
-        ("", "configmaps", ROOT_CERTIFICATE) | ("", "serviceaccounts", "default")
-    );
-    let is_open =
-        || find(write.server, write.namespace).ok().flatten().is_some_and(|found| !is_ending(&found));
-    if is_standard
-        && is_open()
-        && let Err(error) = fill(write.server, write.namespace).await
-    {
-        tracing::warn!(namespace = write.namespace, name, %error, "cannot be restored");
-    }
-}
-
-/// The authority may have been made anew since.
-async fn renew_certificate(server: &Arc<Server>, namespace: &str, pem: &str) -> Result<(), ApiError> {
-    let kind = core(server, "configmaps")?;
-    let key = Key::new(kind.collection(), namespace, ROOT_CERTIFICATE);
-    let current = server.store.get(&key).map(|stored| object::tree(&stored));
-    if current.is_none_or(|current| text(&current, &["data", "ca.crt"]) == pem) {
-        return Ok(());
-    }
-    let write = Write::of_server(server, kind, namespace);
-    let make = |old: &Value| {
-        let mut object = old.clone();
-        map_mut(&mut object, "data").insert("ca.crt".to_owned(), json!(pem));
-        Ok(Candidate { object, warnings: Vec::new(), keeps_version: false })
-    };
-    Box::pin(update_object(&write, ROOT_CERTIFICATE, Part::Main, make)).await.map(drop)
+    try_join(account, ensure(server, "configmaps", namespace, certificate)).await.map(drop)
 }
 
 fn is_ending(namespace: &Value) -> bool {
@@ -179,11 +132,13 @@ pub(crate) fn check_open(write: &Write<'_>, name: &str) -> Result<(), ApiError> 
     }
 }
 
-/// After a creation: a namespace that went between the check and the write takes the new object with it.
-pub(crate) async fn check_still_there(write: &Write<'_>, name: &str) -> Result<(), ApiError> {
-    if find(write.server, write.namespace)?.is_some() {
-        return Ok(());
+/// After a creation: when the namespace began to end between the check and the write, the object goes again. So whoever empties
+/// the namespace finds all that it will ever have.
+pub(crate) async fn check_still_open(write: &Write<'_>, created: &Value) -> Result<(), ApiError> {
+    let name = object::name(created);
+    let checked = check_open(write, name);
+    if checked.is_err() && write.server.store.delete(write.key(name), None).await.is_ok() {
+        released(write, created);
     }
-    let _ = write.server.store.delete(write.key(name), None).await;
-    Err(ApiError::not_found(core(write.server, "namespaces")?, write.namespace))
+    checked
 }

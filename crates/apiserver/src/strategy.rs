@@ -55,7 +55,7 @@ pub(crate) enum Hooks {
     Pods,
     /// Allocates cluster addresses and node ports, and gives them back.
     Services,
-    /// Fills new namespaces and empties those that end.
+    /// Fills new namespaces; those that end stay until they are empty.
     Namespaces,
 }
 

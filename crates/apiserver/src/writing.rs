@@ -21,7 +21,7 @@ use crate::status::ApiError;
 use crate::strategy::Hooks;
 use crate::{body, field_manager, namespaces, timestamps};
 
-use admit::{admission_request, warning_texts};
+use admit::{admission_request, await_default_account, warning_texts};
 
 /// How often an update is tried again after somebody else was quicker.
 const ATTEMPTS: usize = 16;
@@ -136,6 +136,10 @@ pub(crate) async fn create_noted(
     if kind.namespaced() {
         namespaces::check_open(write, object::name(&value))?;
     }
+    match kind.strategy().hooks() {
+        Hooks::Pods => await_default_account(write, &value).await,
+        Hooks::None | Hooks::Services | Hooks::Namespaces => {}
+    }
     for field in [
         "resourceVersion",
         "deletionTimestamp",
@@ -203,7 +207,7 @@ async fn create_named(write: &Write<'_>, mut value: Value, noted: Noted) -> Resu
             Hooks::None | Hooks::Pods | Hooks::Services => {}
         }
         if kind.namespaced() {
-            namespaces::check_still_there(write, &name).await?;
+            namespaces::check_still_open(write, &value).await?;
         }
     }
     Ok(Written { shown, warnings: warning_texts(warnings) })

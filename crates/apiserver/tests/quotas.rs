@@ -122,25 +122,6 @@ async fn many_creates_at_once_never_exceed_a_quota() {
 }
 
 #[tokio::test]
-async fn a_quota_without_room_does_not_keep_the_server_from_starting() {
-    let running = Running::start().await;
-    running.call("DELETE", &format!("{DEFAULT}/configmaps/kube-root-ca.crt"), &[], b"").await;
-    let path = format!("{DEFAULT}/configmaps/kube-root-ca.crt");
-    until(&running, &path, |found| found["kind"] == "ConfigMap").await;
-    create(&running, &format!("{DEFAULT}/resourcequotas"), &quota(json!({"configmaps": "0"}))).await;
-    let (code, _) = running.call("DELETE", &path, &[], b"").await;
-    assert_eq!(code, 200);
-    let config = apiserver::ApiServerConfig {
-        authority_pem: Some(running.authority.certificate_pem().to_owned()),
-        ..apiserver::ApiServerConfig::default()
-    };
-    let store = running.server.store().clone();
-    let again = apiserver::ApiServer::new(config, store, std::sync::Arc::new(apiserver::NoNodes)).await;
-    again.expect("starts");
-    assert_eq!(running.get(&path).await.0, 404);
-}
-
-#[tokio::test]
 async fn a_second_path_is_no_way_around_a_quota() {
     let running = Running::start().await;
     let hard = json!({"count/templates.template.coracle.dev": "1"});

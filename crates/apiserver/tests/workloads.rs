@@ -349,23 +349,6 @@ async fn a_job_that_is_deleted_without_a_word_leaves_its_pods_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_namespace_takes_its_workloads_with_it() {
-    let running = Running::start().await;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
-    running.post("/api/v1/namespaces", &namespace).await;
-    for (path, object) in every_kind() {
-        let (code, told) = running.post(&path.replace("/default/", "/team/"), &object).await;
-        assert_eq!(code, 201, "{told}");
-    }
-    running.call("DELETE", "/api/v1/namespaces/team", &[JSON], b"").await;
-    while running.get("/api/v1/namespaces/team").await.0 != 404 {
-        tokio::task::yield_now().await;
-    }
-    let (_, list) = running.get("/apis/batch/v1/jobs").await;
-    assert_eq!(list["items"], json!([]));
-}
-
-#[tokio::test]
 async fn a_scale_travels_in_protobuf_too() {
     const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
     let running = Running::start().await;

@@ -84,6 +84,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         clients: Arc::new(OwnClients(server)),
         informers: informers.clone(),
         node_watch: NodeWatch::default(),
+        root_certificates: None,
     };
     let began = Instant::now();
     let controllers = controllers::spawn(&config, &end);

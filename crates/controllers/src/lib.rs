@@ -19,6 +19,7 @@ mod controller;
 mod cron_job;
 mod daemon_set;
 mod deployment;
+mod each_namespace;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
@@ -27,6 +28,7 @@ mod failure_back_off;
 mod informers;
 mod job;
 pub mod leadership;
+mod namespace;
 mod node_lifecycle;
 mod ownership;
 mod pod_control;
@@ -36,8 +38,10 @@ mod queue;
 mod replica_set;
 mod revision_control;
 mod revisions;
+mod root_certificate;
 mod scheduler;
 mod selector;
+mod service_account;
 mod stateful_set;
 mod taint_eviction;
 mod template_hash;
@@ -64,6 +68,8 @@ pub struct ControllersConfig {
     pub informers: Informers,
     /// How nodes are watched over.
     pub node_watch: NodeWatch,
+    /// The certificates, in PEM form, by which pods know the API server; without them, nobody tells pods.
+    pub root_certificates: Option<String>,
 }
 
 impl std::fmt::Debug for ControllersConfig {
@@ -123,6 +129,17 @@ pub fn spawn(config: &ControllersConfig, shutdown: &CancellationToken) -> Contro
     Controllers { tasks }
 }
 
+/// Starts only those controllers without which an API server alone would be of little use, until `shutdown`: namespaces end, and
+/// each has its service account and the certificates. Of the caches, these fill that of namespaces.
+pub fn spawn_housekeeping(config: &ControllersConfig, shutdown: &CancellationToken) -> Controllers {
+    let tasks = TaskTracker::new();
+    let reader = kube::Api::all(config.clients.client(Speaker::ControllerManager));
+    tasks.spawn(config.informers.namespaces.clone().follow(reader, "", shutdown.clone()));
+    housekeeping(&Start { config, shutdown, tasks: &tasks });
+    tasks.close();
+    Controllers { tasks }
+}
+
 /// Sees to it that there is a class for claims that name none: `standard`, whose volumes are directories of nodes. One that is
 /// there stays as it is.
 pub async fn provide_default_class(client: &kube::Client) {
@@ -152,6 +169,14 @@ fn start_all(start: &Start<'_>) {
     service_endpoints(start);
     endpoint_slice_mirroring::start(start);
     pod_garbage::start(start);
+    housekeeping(start);
+}
+
+/// Those that see to namespaces.
+fn housekeeping(start: &Start<'_>) {
+    namespace::start(start);
+    service_account::start(start);
+    root_certificate::start(start);
 }
 
 /// The two controllers that show what stands behind services; both look at the same things.

@@ -246,10 +246,21 @@ impl ControlPlane {
         own_node: &str,
         shutdown: &CancellationToken,
     ) -> Controllers {
-        let clients = Arc::new(ControllerClients { server: self.server.clone() });
         ::controllers::provide_default_class(&self.client).await;
         let node_watch = NodeWatch { own: Some(own_node.to_owned()), ..NodeWatch::default() };
-        ::controllers::spawn(&ControllersConfig { clients, informers, node_watch }, shutdown)
+        ::controllers::spawn(&self.controllers_config(informers, node_watch), shutdown)
+    }
+
+    /// Starts those controllers that an API server alone has, in the same way.
+    pub(crate) fn start_housekeeping(&self, shutdown: &CancellationToken) -> Controllers {
+        let config = self.controllers_config(Informers::idle(), NodeWatch::default());
+        ::controllers::spawn_housekeeping(&config, shutdown)
+    }
+
+    fn controllers_config(&self, informers: Informers, node_watch: NodeWatch) -> ControllersConfig {
+        let clients = Arc::new(ControllerClients { server: self.server.clone() });
+        let root_certificates = Some(self.authority.certificate_pem().to_owned());
+        ControllersConfig { clients, informers, node_watch, root_certificates }
     }
 
     /// Waits for trouble that ends it: a store that can no longer keep what it is told.

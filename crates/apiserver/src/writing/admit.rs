@@ -1,6 +1,7 @@
 //! What admission is told besides the object: gates, and for pods what their environment and identity need.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use admission::{AdmissionRequest, SourceLookup, SourceObjects, Warning};
 use serde_json::Value;
@@ -9,6 +10,7 @@ use store::Key;
 use super::Write;
 use crate::authorize::may_read_secrets;
 use crate::lookup::{find, objects};
+use crate::namespaces::DEFAULT_ACCOUNT;
 use crate::object::{self, text};
 use crate::status::ApiError;
 use crate::strategy::Hooks;
@@ -16,6 +18,8 @@ use crate::strategy::Hooks;
 const PRIORITY_GROUP: &str = "scheduling.k8s.io";
 /// Marks a pod that stands for one of the node's own.
 const MIRROR: &str = "kubernetes.io/config.mirror";
+/// How long a new pod waits for the account `default` of its namespace.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Gathers what admission needs for `value`.
 pub(super) fn admission_request(write: &Write<'_>, value: &Value) -> Result<AdmissionRequest, ApiError> {
@@ -45,15 +49,17 @@ fn core_object(write: &Write<'_>, plural: &str, namespace: &str, name: &str) -> 
     write.server.store.get(&key).map(|found| object::tree(&found))
 }
 
-fn service_account(write: &Write<'_>, pod: &Value) -> Result<Option<Value>, ApiError> {
+/// Which service account a pod has; the pods that stand for a node's own have none.
+fn account_name(pod: &Value) -> Option<&str> {
     if pod.pointer("/metadata/annotations").is_some_and(|annotations| annotations.get(MIRROR).is_some()) {
-        return Ok(None);
+        return None;
     }
-    let name =
-        [text(pod, &["spec", "serviceAccountName"]), text(pod, &["spec", "serviceAccount"]), "default"]
-            .into_iter()
-            .find(|name| !name.is_empty())
-            .unwrap_or_default();
+    let named = ["serviceAccountName", "serviceAccount"].map(|field| text(pod, &["spec", field]));
+    Some(named.into_iter().find(|name| !name.is_empty()).unwrap_or(DEFAULT_ACCOUNT))
+}
+
+fn service_account(write: &Write<'_>, pod: &Value) -> Result<Option<Value>, ApiError> {
+    let Some(name) = account_name(pod) else { return Ok(None) };
     match core_object(write, "serviceaccounts", write.namespace, name) {
         Some(found) => Ok(Some(found)),
         // An update of a pod whose account went meanwhile is not the place to complain.
@@ -67,6 +73,29 @@ fn service_account(write: &Write<'_>, pod: &Value) -> Result<Option<Value>, ApiE
             ),
         )),
     }
+}
+
+/// Gives the controller of the account `default` a moment to make it again, for a new pod of that account. Whether it has come is
+/// seen by whoever looks it up.
+pub(super) async fn await_default_account(write: &Write<'_>, pod: &Value) {
+    let Some(accounts) = write.server.kinds.core("serviceaccounts") else { return };
+    if account_name(pod) != Some(DEFAULT_ACCOUNT) {
+        return;
+    }
+    let store = &write.server.store;
+    let key = Key::new(accounts.collection(), write.namespace, DEFAULT_ACCOUNT);
+    let is_there = || store.get(&key).is_some();
+    if is_there() {
+        return;
+    }
+    let come = async {
+        // Watched before it is looked for: nothing is missed.
+        let watch = store.watch(accounts.collection(), Some(write.namespace), store.revision());
+        if let Ok(mut watch) = watch {
+            while !is_there() && matches!(watch.next().await, Ok(Some(_))) {}
+        }
+    };
+    let _ = tokio::time::timeout(PATIENCE, come).await;
 }
 
 /// Whether an object is being created: what is stored has a version.

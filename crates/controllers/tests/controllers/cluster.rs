@@ -19,7 +19,10 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 
 /// How long a condition may take to come true, on a machine that does other things as well.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the clusters' `kube-root-ca.crt` says.
+pub(crate) const ROOT: &str = "the authority's certificate";
 
 fn client(server: &ApiServer, identity: Identity) -> Client {
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
@@ -113,12 +116,22 @@ impl Cluster {
     /// Starts the controllers.
     pub(crate) fn start(&mut self) {
         let end = CancellationToken::new();
-        let config = ControllersConfig {
+        self.running = Some((controllers::spawn(&self.config(), &end), end));
+    }
+
+    /// Starts those that an API server alone has.
+    pub(crate) fn start_housekeeping(&mut self) {
+        let end = CancellationToken::new();
+        self.running = Some((controllers::spawn_housekeeping(&self.config(), &end), end));
+    }
+
+    fn config(&self) -> ControllersConfig {
+        ControllersConfig {
             clients: Arc::new(OwnClients(self.server.clone())),
             informers: Informers::idle(),
             node_watch: self.watch.clone(),
-        };
-        self.running = Some((controllers::spawn(&config, &end), end));
+            root_certificates: Some(ROOT.to_owned()),
+        }
     }
 
     /// Ends the controllers.

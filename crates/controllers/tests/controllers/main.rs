@@ -6,6 +6,7 @@ mod daemon_sets;
 mod endpoints;
 mod informers;
 mod jobs;
+mod namespaces;
 mod nodes;
 mod replicas;
 mod scheduling;
