@@ -54,6 +54,8 @@ mod jobs;
 mod kill_points;
 #[path = "e2e/machine.rs"]
 mod machine;
+#[path = "e2e/namespace_kill_points.rs"]
+mod namespace_kill_points;
 #[path = "e2e/neighbours.rs"]
 mod neighbours;
 #[path = "e2e/node.rs"]

@@ -13,8 +13,8 @@ use crate::rights::{self, Change};
 use crate::status::ApiError;
 use crate::strategy::{DefaultPropagation, Hooks};
 use crate::timestamps::{second_text, seconds_after};
-use crate::writing::{Write, released};
 use crate::tokens;
+use crate::writing::{Write, released};
 
 mod options;
 

@@ -14,7 +14,7 @@ use crate::kinds::Kind;
 use crate::object::{self, text};
 use crate::server::{Server, StartError};
 use crate::status::ApiError;
-use crate::writing::{Candidate, Part, Write, create_object, released, update_object};
+use crate::writing::{Write, create_object, released};
 
 /// The namespaces that every cluster has.
 const STANDARD: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];

@@ -2,6 +2,7 @@
 //! somebody has changed what counts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use informer::{Change, Informer, Kind, ObjectKey};
 use k8s_openapi::api::core::v1::Namespace;
@@ -18,6 +19,8 @@ use crate::{Speaker, Start};
 
 /// Namespaces that are looked at at the same time.
 const WORKERS: usize = 2;
+/// What somebody has written is looked at after this time: two controllers that disagree must not write without end.
+const CALM: Duration = Duration::from_secs(1);
 
 /// An object that each namespace has.
 pub(crate) trait Everywhere: Send + Sync + 'static {
@@ -31,7 +34,7 @@ pub(crate) trait Everywhere: Send + Sync + 'static {
     const FIELDS: &'static str;
 
     /// A new one.
-    fn new(&self) -> Self::Object;
+    fn made(&self) -> Self::Object;
 
     /// What has to become of the one that is there; none when it is right.
     fn mended(&self, found: &Self::Object) -> Option<Self::Object>;
@@ -54,7 +57,7 @@ pub(crate) fn decide<E: Everywhere>(
     match (namespace, found) {
         (None, _) => Step::Nothing,
         (Some(namespace), _) if namespace.metadata.deletion_timestamp.is_some() => Step::Nothing,
-        (Some(_), None) => Step::Create(object.new()),
+        (Some(_), None) => Step::Create(object.made()),
         (Some(_), Some(found)) => object.mended(found).map_or(Step::Nothing, Step::Replace),
     }
 }
@@ -75,7 +78,11 @@ pub(crate) fn start<E: Everywhere>(start: &Start<'_>, object: E) {
     });
     let looks = Arc::clone(&queue);
     objects.on_change(move |change| {
-        looks.add(ObjectKey::new("", ObjectKey::of(&**change.object()).namespace));
+        let namespace = ObjectKey::new("", ObjectKey::of(&**change.object()).namespace);
+        match change {
+            Change::Removed(_) => looks.add(namespace),
+            Change::Added(_) | Change::Changed { .. } => looks.add_after(namespace, CALM),
+        }
     });
     let synced = {
         let (namespaces, objects) = (namespaces.clone(), objects.clone());

@@ -103,7 +103,8 @@ impl Reconciler for Namespaces {
         let is_watched = self.waiting.begin(&key.name, emptied.remaining);
         if emptied.left.is_trouble() {
             // Later and later, or when something goes.
-            let trouble: Vec<String> = emptied.left.failures.into_iter().chain(emptied.left.unknown).collect();
+            let trouble: Vec<String> =
+                emptied.left.failures.into_iter().chain(emptied.left.unknown).collect();
             return Err(ReconcileError::Other(trouble.join(", ")));
         }
         Ok(match (emptied.came_meanwhile, is_watched) {

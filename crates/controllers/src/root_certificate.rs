@@ -28,7 +28,7 @@ impl Everywhere for RootCertificate {
     const NAME: &'static str = "kube-root-ca.crt";
     const FIELDS: &'static str = "metadata.name=kube-root-ca.crt";
 
-    fn new(&self) -> ConfigMap {
+    fn made(&self) -> ConfigMap {
         ConfigMap {
             metadata: ObjectMeta { name: Some(Self::NAME.to_owned()), ..ObjectMeta::default() },
             data: Some(self.data.clone()),
@@ -38,9 +38,18 @@ impl Everywhere for RootCertificate {
 
     /// The authority may have been made anew since, or somebody has put in another one.
     fn mended(&self, found: &ConfigMap) -> Option<ConfigMap> {
-        let is_right = found.data.as_ref() == Some(&self.data);
+        let is_right = found.data.as_ref().is_some_and(|data| {
+            data.len() == self.data.len()
+                && self.data.iter().all(|(key, pem)| data.get(key).is_some_and(|own| is_same(own, pem)))
+        });
         (!is_right).then(|| ConfigMap { data: Some(self.data.clone()), ..found.clone() })
     }
+}
+
+/// Whether two PEM texts say the same: where their lines end is of no account.
+fn is_same(one: &str, other: &str) -> bool {
+    let letters = |text: &str| text.split_whitespace().collect::<String>();
+    letters(one) == letters(other)
 }
 
 #[cfg(test)]
@@ -48,10 +57,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn certificates_in_lines_of_another_length_are_the_same() {
+        assert!(is_same(
+            "-----BEGIN X-----\r\nab\r\ncd\r\n-----END X-----",
+            "-----BEGIN X-----\nabcd\n-----END X-----\n"
+        ));
+        assert!(!is_same("-----BEGIN X-----\nab\n", "-----BEGIN X-----\nac\n"));
+    }
+
+    #[test]
     fn certificates_that_are_not_the_authoritys_are_replaced_and_what_else_the_map_says_stays() {
         let data = BTreeMap::from([("ca.crt".to_owned(), "ours".to_owned())]);
         let publisher = RootCertificate { data: data.clone() };
-        let mut found = publisher.new();
+        let mut found = publisher.made();
         assert_eq!(publisher.mended(&found), None);
         found.metadata.labels = Some(BTreeMap::from([("a".to_owned(), "b".to_owned())]));
         found.metadata.resource_version = Some("7".to_owned());
@@ -60,7 +78,10 @@ mod tests {
             found.data = wrong;
             let mended = publisher.mended(&found).expect("wrong");
             assert_eq!(mended.data.as_ref(), Some(&data));
-            assert_eq!(mended.metadata, found.metadata, "of this version, so that no change of others is lost");
+            assert_eq!(
+                mended.metadata, found.metadata,
+                "of this version, so that no change of others is lost"
+            );
         }
     }
 }

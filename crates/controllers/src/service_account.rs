@@ -21,7 +21,7 @@ impl Everywhere for DefaultAccount {
     const NAME: &'static str = "default";
     const FIELDS: &'static str = "metadata.name=default";
 
-    fn new(&self) -> ServiceAccount {
+    fn made(&self) -> ServiceAccount {
         ServiceAccount {
             metadata: ObjectMeta { name: Some(Self::NAME.to_owned()), ..ObjectMeta::default() },
             ..ServiceAccount::default()
@@ -48,10 +48,11 @@ mod tests {
             let at = leaving.then_some("2026-01-01T00:00:00Z");
             serde_json::from_value(json!({"metadata": {"name": "n", "deletionTimestamp": at}})).unwrap()
         };
-        let changed: ServiceAccount =
-            serde_json::from_value(json!({"metadata": {"name": "default"}, "imagePullSecrets": [{"name": "s"}]}))
-                .unwrap();
-        let create = || Step::Create(DefaultAccount.new());
+        let changed: ServiceAccount = serde_json::from_value(
+            json!({"metadata": {"name": "default"}, "imagePullSecrets": [{"name": "s"}]}),
+        )
+        .unwrap();
+        let create = || Step::Create(DefaultAccount.made());
         let rows = [
             (Some(namespace(false)), None, create()),
             (Some(namespace(false)), Some(&changed), Step::Nothing),

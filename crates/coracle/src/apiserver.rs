@@ -4,11 +4,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use crate::control_plane::{ControlPlane, ControlPlaneConfig, Listening, Objects, ServerOptions};
 use crate::data_directory;
-use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::failure::{CANNOT_START, Failure, INPUT, exit_code};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::standard_output;
@@ -41,19 +42,7 @@ pub(crate) struct ApiserverArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: ApiserverArgs) -> ExitCode {
-    match start(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
-}
-
-fn start(args: &ApiserverArgs) -> Result<(), Failure> {
-    crate::core_dumps::forbid();
-    crate::logging::start("info");
-    let runtime = crate::prerequisites::async_runtime()?;
-    let ended = runtime.block_on(stay(args));
-    runtime.shutdown_timeout(Duration::from_secs(5));
-    ended
+    exit_code(crate::prerequisites::stay(stay(&args)))
 }
 
 async fn stay(args: &ApiserverArgs) -> Result<(), Failure> {
@@ -88,10 +77,14 @@ async fn stay(args: &ApiserverArgs) -> Result<(), Failure> {
     {
         tracing::warn!(kubeconfig = %kubeconfig.display(), "standard output cannot be written; the API is ready all the same");
     }
+    let housekeeping_end = CancellationToken::new();
+    let housekeeping = control_plane.start_housekeeping(&housekeeping_end);
     let ended = tokio::select! {
         () = interrupts.next() => Ok(()),
         failure = control_plane.failed() => Err(failure),
     };
+    housekeeping_end.cancel();
+    housekeeping.stopped().await;
     control_plane.stop_listening().await;
     control_plane.close().await;
     ended

@@ -2,7 +2,7 @@
 //!
 //! Several may be started; the one that holds the lease acts. A node (`coracle up`, `coracle run`) has its own and needs none of these.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use ::controllers::{ControllersConfig, Informers, NodeWatch, OneClient, leadership};
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::api_elsewhere::ApiElsewhere;
+use crate::failure::{CANNOT_START, Failure, exit_code};
 use crate::interrupt::Interrupts;
 
 /// What it calls itself towards the API server.
@@ -36,24 +37,14 @@ pub(crate) struct ControllersArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &ControllersArgs) -> ExitCode {
-    match start(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
-}
-
-fn start(args: &ControllersArgs) -> Result<(), Failure> {
-    crate::core_dumps::forbid();
-    crate::logging::start("info");
-    let runtime = crate::prerequisites::async_runtime()?;
-    let ended = runtime.block_on(stay(args));
-    runtime.shutdown_timeout(Duration::from_secs(5));
-    ended
+    exit_code(crate::prerequisites::stay(stay(args)))
 }
 
 async fn stay(args: &ControllersArgs) -> Result<(), Failure> {
     let mut interrupts = Interrupts::listen()?;
-    let client = client(&args.kubeconfig).await?;
+    let api = ApiElsewhere::of_kubeconfig(&args.kubeconfig, AGENT).await?;
+    let root_certificates = api.authorities_pem();
+    let client = api.client;
     let mut leadership = tokio::select! {
         leadership = leadership::win(client.clone(), holder()?) => leadership,
         () = interrupts.next() => return Ok(()),
@@ -64,6 +55,7 @@ async fn stay(args: &ControllersArgs) -> Result<(), Failure> {
     let config = ControllersConfig {
         clients: Arc::new(OneClient(client)),
         informers: Informers::idle(),
+        root_certificates,
         node_watch: NodeWatch { own: None, grace: Duration::from_secs(args.node_monitor_grace_period) },
     };
     let controllers = ::controllers::spawn(&config, &end);
@@ -92,18 +84,4 @@ fn holder() -> Result<String, Failure> {
         .map_err(|error| Failure::new(CANNOT_START, &error))?;
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Ok(format!("{machine}_{:016x}", u64::from_ne_bytes(random)))
-}
-
-async fn client(file: &Path) -> Result<kube::Client, Failure> {
-    let unusable = |error: &dyn std::error::Error| {
-        Failure::new(INPUT, error)
-            .place(file.display().to_string())
-            .hint("name a kubeconfig with an address and credentials, as `coracle kubeconfig` prints one")
-    };
-    let kubeconfig = kube::config::Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
-    let options = kube::config::KubeConfigOptions::default();
-    let mut config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable(&error))?;
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(AGENT)));
-    kube::Client::try_from(config).map_err(|error| unusable(&error))
 }

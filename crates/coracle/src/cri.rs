@@ -11,7 +11,7 @@ use network::{Network, NetworkConfig};
 use runtime::{Runtime, RuntimeConfig};
 
 use crate::data_directory;
-use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::failure::{CANNOT_START, Failure, INPUT, exit_code};
 use crate::flag_values::{self, PodPids};
 use crate::interrupt::Interrupts;
 
@@ -45,10 +45,7 @@ pub(crate) struct CriArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: CriArgs) -> ExitCode {
-    match start(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    exit_code(start(&args))
 }
 
 fn start(args: &CriArgs) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::data_directory;
-use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::failure::{CANNOT_START, Failure, INPUT, exit_code};
 use crate::flag_values;
 use crate::node::options::HookHosts;
 use crate::node::take_down::{TakeDown, take_down};
@@ -49,10 +49,7 @@ pub(crate) struct DownArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: DownArgs) -> ExitCode {
-    match act(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    exit_code(act(&args))
 }
 
 fn act(args: &DownArgs) -> Result<(), Failure> {

@@ -97,3 +97,11 @@ impl Failure {
         }
     }
 }
+
+/// The end of a command: silence, or what went wrong.
+pub(crate) fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

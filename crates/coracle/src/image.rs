@@ -9,7 +9,7 @@ use images::{
     Removed, Silent, StoreError,
 };
 
-use crate::failure::{Failure, INPUT};
+use crate::failure::{Failure, INPUT, exit_code};
 use crate::flag_values;
 use crate::standard_output;
 
@@ -84,10 +84,7 @@ pub(crate) fn run(args: ImageArgs) -> ExitCode {
         ImageCommand::List => list(&store, args.output),
         ImageCommand::Remove { images } => remove(&store, &images, args.output),
     });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    exit_code(outcome)
 }
 
 /// The directory of the store: below `--data-dir`, else root's, else the user's own.

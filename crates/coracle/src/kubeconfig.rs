@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use crate::data_directory;
-use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::failure::{CANNOT_START, Failure, INPUT, exit_code};
 use crate::flag_values;
 use crate::standard_output;
 
@@ -34,10 +34,7 @@ pub(crate) struct KubeconfigArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: KubeconfigArgs) -> ExitCode {
-    match act(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    exit_code(act(&args))
 }
 
 fn act(args: &KubeconfigArgs) -> Result<(), Failure> {

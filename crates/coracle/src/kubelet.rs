@@ -4,7 +4,6 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use ::kubelet::{KubeletHandle, PortTls};
 use apiserver::authority::Authority;
@@ -14,10 +13,11 @@ use runtime::Runtime;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::api_elsewhere::ApiElsewhere;
 use crate::cluster_dns::{self, ClusterDns, Names, Wanted};
 use crate::control_plane::cannot_listen;
 use crate::data_directory;
-use crate::failure::{CANNOT_START, Failure, INPUT};
+use crate::failure::{CANNOT_START, Failure, INPUT, exit_code};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
@@ -61,16 +61,12 @@ pub(crate) struct KubeletArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: KubeletArgs) -> ExitCode {
-    match start(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    exit_code(start(&args))
 }
 
 fn start(args: &KubeletArgs) -> Result<(), Failure> {
     let socket = args.container_runtime_endpoint.as_deref().map(socket_path).transpose()?;
     crate::prerequisites::require_root("kubelet")?;
-    crate::logging::start("info");
     let base = args.node.data_dir();
     let mut config = NodeConfig {
         keeping: Keeping::Everything,
@@ -82,10 +78,7 @@ fn start(args: &KubeletArgs) -> Result<(), Failure> {
     if let Some(name) = &args.node_name {
         config.node_name.clone_from(name);
     }
-    let runtime = crate::prerequisites::async_runtime()?;
-    let ended = runtime.block_on(stay(args, config, socket));
-    runtime.shutdown_timeout(Duration::from_secs(5));
-    ended
+    crate::prerequisites::stay(stay(args, config, socket))
 }
 
 /// The path of a `unix://` address.
@@ -111,7 +104,7 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     let directory = config.base.clone();
     // What can be wrong with the arguments is found before anything is made: nothing is left behind then.
     let api = match &args.kubeconfig {
-        Some(file) => Some(api(file).await?),
+        Some(file) => Some(ApiElsewhere::of_kubeconfig(file, KUBELET_AGENT).await?),
         None => None,
     };
     let foreign = match socket {
@@ -194,7 +187,7 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
 async fn start_dns(
     config: &NodeConfig,
     own: Option<&OwnRuntime>,
-    api: Option<&Api>,
+    api: Option<&ApiElsewhere>,
     shutdown: &CancellationToken,
 ) -> (Option<Ipv4Addr>, Option<ClusterDns>) {
     let address = match config.options.cluster_dns {
@@ -210,7 +203,12 @@ async fn start_dns(
 }
 
 /// Routes the services of the cluster for the pods of this node.
-fn route_services(api: &Api, node: &str, network: &Network, shutdown: &CancellationToken) -> ServiceProxy {
+fn route_services(
+    api: &ApiElsewhere,
+    node: &str,
+    network: &Network,
+    shutdown: &CancellationToken,
+) -> ServiceProxy {
     let (services, slices) = (Informer::idle(), Informer::idle());
     tokio::spawn(services.clone().follow(kube::Api::all(api.client.clone()), "", shutdown.clone()));
     tokio::spawn(slices.clone().follow(kube::Api::all(api.client.clone()), "", shutdown.clone()));
@@ -229,13 +227,6 @@ fn lock(directory: &Path) -> Result<std::fs::File, Failure> {
             .hint("choose another directory with --data-dir")
     })?;
     Ok(file)
-}
-
-/// The API server whose node this is.
-struct Api {
-    client: kube::Client,
-    /// Its authorities' certificates (DER): who shows a certificate of theirs at the node's port is known.
-    authorities: Vec<Vec<u8>>,
 }
 
 /// The port of a kubelet, unless another is wanted.
@@ -266,22 +257,6 @@ fn port_tls(
     names.extend(addresses.iter().cloned());
     let own = authority.server(&names).map_err(|error| failed(&error))?;
     ::kubelet::port_tls(authorities, own.certificate_pem(), own.key_pem()).map_err(|error| failed(&error))
-}
-
-async fn api(file: &Path) -> Result<Api, Failure> {
-    let unusable = |error: &dyn std::error::Error| {
-        Failure::new(INPUT, error)
-            .place(file.display().to_string())
-            .hint("name a kubeconfig with an address and credentials, as `coracle kubeconfig` prints one")
-    };
-    let kubeconfig = kube::config::Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
-    let options = kube::config::KubeConfigOptions::default();
-    let mut config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable(&error))?;
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(KUBELET_AGENT)));
-    let authorities = config.root_cert.clone().unwrap_or_default();
-    let client = kube::Client::try_from(config).map_err(|error| unusable(&error))?;
-    Ok(Api { client, authorities })
 }
 
 /// The address from which the machine would go to the world; nothing is sent.

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::config::{Config, KubeConfigOptions};
 
-use crate::failure::{Failure, INPUT};
+use crate::failure::{Failure, INPUT, exit_code};
 use crate::standard_output::unwritable;
 
 /// Exit status: the log cannot be read.
@@ -85,10 +85,7 @@ pub(crate) fn run(args: LogsArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(failure) => return failure.report(),
     };
-    match runtime.block_on(show(&args)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    exit_code(runtime.block_on(show(&args)))
 }
 
 async fn show(args: &LogsArgs) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod api_elsewhere;
 mod apiserver;
 mod cluster;
 mod cluster_dns;
@@ -114,20 +115,12 @@ fn main() -> ExitCode {
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "coracle", &mut script);
-            said(standard_output::print(String::from_utf8_lossy(&script)))
+            failure::exit_code(standard_output::print(String::from_utf8_lossy(&script)))
         }
-        Command::Version => said(standard_output::line(format_args!(
+        Command::Version => failure::exit_code(standard_output::line(format_args!(
             "coracle {} (Kubernetes 1.36)",
             env!("CARGO_PKG_VERSION")
         ))),
-    }
-}
-
-/// The end of a command that only prints.
-fn said(printed: Result<(), failure::Failure>) -> ExitCode {
-    match printed {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
     }
 }
 

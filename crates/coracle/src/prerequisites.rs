@@ -1,4 +1,4 @@
-//! What every command that makes containers needs first: root, and a runtime for its tasks.
+//! What commands need first: root for those that make containers, a runtime for their tasks, and how those stay that stay.
 
 use std::time::Duration;
 
@@ -23,6 +23,23 @@ pub(crate) fn async_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     // Ends with the runtime.
     runtime.spawn(give_back_memory());
     Ok(runtime)
+}
+
+/// What is still under way gets this long when a command that stays has ended.
+const LAST_MOMENT: Duration = Duration::from_secs(5);
+
+/// The whole of a command that stays until it is told to end: its Secrets are kept off the disk, it tells of its life in the log.
+///
+/// # Errors
+///
+/// Why it could not start, or what has ended it.
+pub(crate) fn stay(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    crate::core_dumps::forbid();
+    crate::logging::start("info");
+    let runtime = async_runtime()?;
+    let ended = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_MOMENT);
+    ended
 }
 
 /// After many pods or a flood of requests the daemon becomes as small again as what it holds.

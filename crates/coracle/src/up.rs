@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, exit_code};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
@@ -47,10 +46,7 @@ pub(crate) struct UpArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: UpArgs) -> ExitCode {
-    match start(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    exit_code(start(&args))
 }
 
 fn start(args: &UpArgs) -> Result<(), Failure> {
@@ -58,8 +54,6 @@ fn start(args: &UpArgs) -> Result<(), Failure> {
         return print_limits();
     }
     crate::prerequisites::require_root("up")?;
-    crate::core_dumps::forbid();
-    crate::logging::start("info");
     let base = args.node.data_dir();
     let mut config = NodeConfig {
         listen: Some(args.listen),
@@ -73,10 +67,7 @@ fn start(args: &UpArgs) -> Result<(), Failure> {
     if let Some(name) = &args.node_name {
         config.node_name.clone_from(name);
     }
-    let runtime = crate::prerequisites::async_runtime()?;
-    let ended = runtime.block_on(stay(config));
-    runtime.shutdown_timeout(Duration::from_secs(5));
-    ended
+    crate::prerequisites::stay(stay(config))
 }
 
 async fn stay(config: NodeConfig) -> Result<(), Failure> {

@@ -277,6 +277,24 @@ fn a_rolling_update_goes_step_by_step_and_a_rollback_back() {
 }
 
 #[test]
+fn the_annotation_of_rollbacks_of_old_has_no_effect_and_reaches_no_replica_set() {
+    let mut world = World::new(json!({}));
+    world.settle();
+    world.image("i:2");
+    world.settle();
+    world.scaled.clear();
+    let annotations = world.deployment.metadata.annotations.get_or_insert_default();
+    annotations.insert("deprecated.deployment.rollback.to".to_owned(), "1".to_owned());
+    annotations.insert("example.com/mine".to_owned(), "yes".to_owned());
+    world.settle();
+    assert!(world.scaled.is_empty() && world.sizes() == "i:2=3");
+    let is_on_sets = |name: &str| {
+        world.sets.values().any(|set| set.metadata.annotations.iter().any(|all| all.contains_key(name)))
+    };
+    assert!(is_on_sets("example.com/mine") && !is_on_sets("deprecated.deployment.rollback.to"));
+}
+
+#[test]
 fn a_bad_image_holds_the_rollout_and_undo_mends_it() {
     let mut world = World::new(json!({}));
     world.settle();

@@ -66,8 +66,7 @@ impl<'c> Content<'c> {
                 self.empty_of(resource).await
             }
         });
-        let looks: Vec<OfResource> =
-            stream::iter(looks).buffered(RESOURCES_AT_ONCE).try_collect().await?;
+        let looks: Vec<OfResource> = stream::iter(looks).buffered(RESOURCES_AT_ONCE).try_collect().await?;
         for mut of_resource in looks {
             if waits_for_pods {
                 // It is counted; what is waited for are the pods.
@@ -83,8 +82,8 @@ impl<'c> Content<'c> {
     async fn empty_of(&self, resource: ApiResource) -> Result<OfResource, ReconcileError> {
         let listed = self.list(&resource).await?;
         // A pod that is on its way needs no second word.
-        let is_on_its_way = |found: &&Found| !(is_pods(&resource) && found.leaving);
-        let to_go: Vec<&Found> = listed.0.iter().filter(is_on_its_way).collect();
+        let needs_word = |found: &&Found| !(is_pods(&resource) && found.leaving);
+        let to_go: Vec<Found> = listed.0.iter().filter(needs_word).cloned().collect();
         if to_go.is_empty() {
             return Ok(OfResource { resource, listed, failures: Vec::new() });
         }
@@ -155,8 +154,8 @@ impl OfResource {
 }
 
 /// Deletes an object; answers why it cannot be.
-async fn delete(api: &Api<DynamicObject>, found: &Found) -> kube::Result<Option<String>> {
-    let preconditions = Preconditions { uid: Some(found.uid.clone()), resource_version: None };
+async fn delete(api: &Api<DynamicObject>, found: Found) -> kube::Result<Option<String>> {
+    let preconditions = Preconditions { uid: Some(found.uid), resource_version: None };
     // Nothing of the namespace stays, whatever kinds do by default.
     let params = DeleteParams::background().preconditions(preconditions);
     match api.delete(&found.name, &params).await {

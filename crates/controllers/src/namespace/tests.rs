@@ -84,8 +84,11 @@ fn what_goes_with_a_namespace_is_all_that_can_be_listed_and_deleted_once_and_in_
         .iter()
         .map(|one| (one.api_version.as_str(), one.plural.as_str(), one.kind.as_str()))
         .collect();
-    let expected =
-        [("v1", "pods", "PODS"), ("autoscaling/v2", "scalers", "SCALERS"), ("autoscaling/v1", "older", "OLDER")];
+    let expected = [
+        ("v1", "pods", "PODS"),
+        ("autoscaling/v2", "scalers", "SCALERS"),
+        ("autoscaling/v1", "older", "OLDER"),
+    ];
     assert_eq!(shown, expected);
     assert_eq!(found.failed, ["away.example.com/v1"]);
     assert_eq!(found.resources.iter().filter(|one| is_pods(one)).count(), 1);
@@ -98,9 +101,13 @@ fn a_namespace_says_what_keeps_it() {
     left.note(&resource("", "pods"), &[found("a", &[]), found("b", &["example.com/x"])]);
     left.note(&resource("coordination.k8s.io", "leases"), &[found("c", &[])]);
     left.note(&resource("", "secrets"), &[]);
-    let before = namespace(true, &["kubernetes"], &json!({"status": {"conditions": [
-        {"type": "OfAnother", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-    ]}}));
+    let before = namespace(
+        true,
+        &["kubernetes"],
+        &json!({"status": {"conditions": [
+            {"type": "OfAnother", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        ]}}),
+    );
     let first = news(&before, &left, &at(1)).expect("news");
     let shown: Vec<(&str, &str, &str)> = first
         .iter()
@@ -141,11 +148,9 @@ fn a_namespace_says_what_keeps_it() {
 
 #[test]
 fn what_could_not_be_deleted_or_discovered_is_told_and_thousands_of_words_are_not() {
-    let left = Left {
-        failures: (0..5000).map(|number| format!("no {number:04}")).collect(),
-        unknown: vec!["away.example.com/v1".to_owned()],
-        ..Left::default()
-    };
+    let mut left = Left::default();
+    left.failures.extend((0..5000).map(|number| format!("no {number:04}")));
+    left.unknown.push("away.example.com/v1".to_owned());
     assert!(left.is_trouble());
     let told = news(&namespace(true, &["kubernetes"], &json!({})), &left, &at(0)).expect("news");
     let message = |index: usize| told[index].message.clone().unwrap_or_default();
@@ -156,7 +161,9 @@ fn what_could_not_be_deleted_or_discovered_is_told_and_thousands_of_words_are_no
          away.example.com/v1: stale GroupVersion discovery: away.example.com/v1"
     );
     assert_eq!(told[2].reason.as_deref(), Some("ContentDeletionFailed"));
-    assert!(message(2).starts_with("Failed to delete all resource types, 5000 remaining: no 0000, no 0001, "));
+    assert!(
+        message(2).starts_with("Failed to delete all resource types, 5000 remaining: no 0000, no 0001, ")
+    );
     assert!(message(2).ends_with(", no 0031, and 4968 more"), "{}", message(2));
 }
 

@@ -59,7 +59,10 @@ async fn until<K: Kind>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(Opt
             }
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "in {PATIENCE:?} it did not come true that {what}");
+    assert!(
+        tokio::time::timeout(PATIENCE, wait).await.is_ok(),
+        "in {PATIENCE:?} it did not come true that {what}"
+    );
 }
 
 fn conditions(namespace: &Namespace) -> Vec<(String, String)> {
@@ -189,7 +192,8 @@ async fn a_namespace_that_began_to_end_while_nobody_was_there_is_ended_by_who_co
 }
 
 #[tokio::test]
-async fn the_default_account_and_the_certificates_of_a_namespace_come_back_and_a_wrong_certificate_is_replaced() {
+async fn the_default_account_and_the_certificates_of_a_namespace_come_back_and_a_wrong_certificate_is_replaced()
+ {
     let cluster = housekeeping().await;
     create_namespace(&cluster, "n", &[]).await;
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), "n");
@@ -232,7 +236,8 @@ async fn a_pod_that_is_created_right_after_its_default_account_was_deleted_is_no
 /// An answer to a raw request, in JSON.
 async fn raw(cluster: &Cluster, method: &str, path: &str, body: Option<&Value>) -> kube::Result<Value> {
     let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
-    let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let request =
+        http::Request::builder().method(method).uri(path).header("content-type", "application/json");
     cluster.client.request(request.body(body).expect("a request")).await
 }
 
