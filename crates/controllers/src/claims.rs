@@ -19,9 +19,10 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, 
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, PostParams};
 
 use crate::controller::{self, Next, ReconcileError, Reconciler, is_already_there, is_not_found};
+use crate::deletion::delete;
 use crate::ownership::object_reference;
 use crate::queue::Queue;
 use crate::{Informers, Speaker, Start};
@@ -382,19 +383,11 @@ impl Volumes {
                 self.write_status(volume, *status, &volumes).await?;
             }
             volume::Step::Delete => {
-                let uid = volume.metadata.uid.clone();
-                let preconditions = Some(Preconditions { uid, resource_version: None });
-                let params = DeleteParams { preconditions, ..DeleteParams::default() };
-                match volumes.delete(&key.name, &params).await {
-                    Ok(answer) => {
-                        fault::point("volume.deleted");
-                        if let Some(volume) = answer.left() {
-                            self.informers.persistent_volumes.learn(volume);
-                        }
-                    }
-                    Err(error) if is_not_found(&error) => return Ok(false),
-                    Err(error) => return Err(error),
+                let informer = &self.informers.persistent_volumes;
+                if !delete(volume, &volumes, informer, DeleteParams::default()).await? {
+                    return Ok(false);
                 }
+                fault::point("volume.deleted");
             }
             volume::Step::AskClaim => {
                 if let Some(claim) = claim_key(volume) {

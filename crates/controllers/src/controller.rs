@@ -45,6 +45,16 @@ pub(crate) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == "Conflict")
 }
 
+/// Whether the API says that an object of this name is another than the one that was meant, by its UID.
+///
+/// Source: the words of Kubernetes' API server about preconditions.
+pub(crate) fn is_of_another(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let message = status.message.to_ascii_lowercase();
+    status.code == 409
+        && ["uid in the precondition", "uid in precondition"].iter().any(|words| message.contains(words))
+}
+
 /// Whether the API says that there is such an object already.
 pub(crate) fn is_already_there(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists")

@@ -8,18 +8,20 @@ mod tests;
 use std::sync::Arc;
 
 use events::{EventRecorder, EventType};
-use informer::{Change, ObjectKey};
+use informer::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, PostParams};
 
 use crate::controller::{
     self, Next, ReconcileError, Reconciler, is_already_there, is_namespace_terminating, is_not_found,
 };
-use crate::ownership::{controller_key, object_reference};
+use crate::deletion::delete;
+use crate::ownership::object_reference;
 use crate::pod_control::said;
 use crate::queue::Queue;
+use crate::triggers::{each_change, owners_of_each_change};
 use crate::{Informers, Speaker, Start, clock};
 
 use decision::{Facts, NewJob, decide, is_own, started};
@@ -34,23 +36,8 @@ pub(crate) fn start(start: &Start<'_>) {
     let (client, events) = start.speaker(Speaker::Controller(NAME));
     let informers = start.informers().clone();
     let queue = Arc::new(Queue::default());
-    informers.cron_jobs.on_change({
-        let queue = Arc::clone(&queue);
-        move |change| queue.add(ObjectKey::of(&**change.object()))
-    });
-    informers.jobs.on_change({
-        let queue = Arc::clone(&queue);
-        move |change| {
-            if let Change::Changed { before, .. } = change
-                && let Some(key) = controller_key::<CronJob>(&before.metadata)
-            {
-                queue.add(key);
-            }
-            if let Some(key) = controller_key::<CronJob>(&change.object().metadata) {
-                queue.add(key);
-            }
-        }
-    });
+    each_change(&informers.cron_jobs, &queue);
+    owners_of_each_change(&informers.jobs, &informers.cron_jobs, &queue, |_, _| false);
     let look_again = {
         let (queue, cron_jobs) = (Arc::clone(&queue), informers.cron_jobs.clone());
         move || cron_jobs.all().iter().for_each(|cron_job| queue.add(ObjectKey::of(&**cron_job)))
@@ -143,31 +130,12 @@ impl CronJobs {
 
     async fn delete(&self, cron_job: &CronJob, job: &Job) -> kube::Result<()> {
         let key = ObjectKey::of(job);
-        let uid = job.metadata.uid.clone().unwrap_or_default();
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
-            ..DeleteParams::background()
-        };
-        match self.jobs(cron_job).delete(&key.name, &params).await {
-            Ok(answer) => {
-                match answer.left() {
-                    Some(job) if job.metadata.deletion_timestamp.is_some() => self.informers.jobs.learn(job),
-                    _ => self.informers.jobs.learn_deleted(&uid, &key),
+        match delete(job, &self.jobs(cron_job), &self.informers.jobs, DeleteParams::background()).await {
+            Ok(is_ours) => {
+                if is_ours {
+                    let message = format!("Deleted job {}", key.name);
+                    self.tell(cron_job, EventType::Normal, "SuccessfulDelete", message);
                 }
-                self.tell(
-                    cron_job,
-                    EventType::Normal,
-                    "SuccessfulDelete",
-                    format!("Deleted job {}", key.name),
-                );
-                Ok(())
-            }
-            Err(error) if is_not_found(&error) => {
-                self.informers.jobs.learn_deleted(&uid, &key);
-                Ok(())
-            }
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                self.informers.jobs.learn_deleted(&uid, &key);
                 Ok(())
             }
             Err(error) => {

@@ -18,16 +18,18 @@ use kube::Api;
 use kube::api::PostParams;
 
 use crate::controller::{self, Next, ReconcileError, Reconciler, is_namespace_terminating, is_not_found};
+use crate::deletion::Why;
 use crate::failure_back_off::FailureBackOff;
-use crate::ownership::{claimed, controller_key, controller_of, object_reference, owner_reference};
+use crate::ownership::{claimed, object_reference, owner_reference};
 use crate::pod_control::PodControl;
 use crate::queue::Queue;
 use crate::revision_control::{RevisionControl, Standing};
 use crate::revisions::{self, Holder};
 use crate::selector::chooses;
+use crate::triggers::{each_change, owners_of_each_change};
 use crate::{Informers, Speaker, Start};
 
-use decision::{Known, Why, decide};
+use decision::{Known, decide};
 
 /// Its name, and that of its service account.
 const NAME: &str = "daemon-set-controller";
@@ -41,32 +43,8 @@ pub(crate) fn start(start: &Start<'_>) {
     let (client, events) = start.speaker(Speaker::Controller(NAME));
     let informers = start.informers().clone();
     let queue = Arc::new(Queue::default());
-    informers.daemon_sets.on_change({
-        let queue = Arc::clone(&queue);
-        move |change| queue.add(ObjectKey::of(&**change.object()))
-    });
-    informers.pods.on_change({
-        let (queue, sets) = (Arc::clone(&queue), informers.daemon_sets.clone());
-        move |change| {
-            let pod = change.object();
-            if let Change::Changed { before, .. } = change
-                && let Some(key) = controller_key::<DaemonSet>(&before.metadata)
-            {
-                queue.add(key);
-            }
-            match controller_key::<DaemonSet>(&pod.metadata) {
-                Some(key) => queue.add(key),
-                None if controller_of(&pod.metadata).is_none() => {
-                    for set in sets.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default()) {
-                        if is_chosen(&set, pod) {
-                            queue.add(ObjectKey::of(&*set));
-                        }
-                    }
-                }
-                None => {}
-            }
-        }
-    });
+    each_change(&informers.daemon_sets, &queue);
+    owners_of_each_change(&informers.pods, &informers.daemon_sets, &queue, is_chosen);
     informers.nodes.on_change({
         let (queue, sets) = (Arc::clone(&queue), informers.daemon_sets.clone());
         move |change| {
@@ -134,14 +112,7 @@ impl Reconciler for DaemonSets {
         let api = self.control.api(&key.namespace);
         let pods =
             claimed(&*set, &self.informers.pods, &api, &sets, |pod: &Pod| is_chosen(&set, pod)).await?;
-        let recorded = claimed(
-            &*set,
-            &self.informers.controller_revisions,
-            &Api::namespaced(self.client.clone(), &key.namespace),
-            &sets,
-            |revision: &ControllerRevision| chooses(Some(&spec.selector), revision.metadata.labels.as_ref()),
-        )
-        .await?;
+        let recorded = self.revisions.of(&*set, &sets, &spec.selector).await?;
         let holder = |collisions| Holder {
             meta: &set.metadata,
             reference: owner_reference(&*set),

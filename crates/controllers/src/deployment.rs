@@ -17,7 +17,7 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::Start;
@@ -25,6 +25,7 @@ use crate::clients::Speaker;
 use crate::controller::{
     self, Next, ReconcileError, Reconciler, is_already_there, is_namespace_terminating, is_not_found,
 };
+use crate::deletion::delete;
 use crate::informers::Informers;
 use crate::ownership::{claimed, controller_key, controller_of, object_reference};
 use crate::pod_control::said;
@@ -233,22 +234,7 @@ impl Look<'_> {
     }
 
     async fn delete(&self, set: &ReplicaSet) -> kube::Result<()> {
-        let key = ObjectKey::of(set);
-        let uid = set.metadata.uid.clone().unwrap_or_default();
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        match self.sets.delete(&key.name, &params).await {
-            Ok(answer) => match answer.left() {
-                Some(set) if set.metadata.deletion_timestamp.is_some() => {
-                    self.roller.informers.replica_sets.learn(set);
-                }
-                _ => self.roller.informers.replica_sets.learn_deleted(&uid, &key),
-            },
-            Err(error) if is_not_found(&error) => {}
-            Err(error) => return Err(error),
-        }
+        delete(set, &self.sets, &self.roller.informers.replica_sets, DeleteParams::default()).await?;
         fault::point("deployment.set_deleted");
         Ok(())
     }

@@ -11,12 +11,13 @@ use informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, PostParams};
 
 use crate::backends::{self, Triggers, ZONE};
 use crate::controller::{
     Next, ReconcileError, Reconciler, is_conflict, is_namespace_terminating, is_not_found, run,
 };
+use crate::deletion::delete;
 use crate::ownership::object_reference;
 use crate::pod_control::said;
 use crate::queue::Queue;
@@ -174,17 +175,8 @@ pub(crate) async fn write(
         fault::point("endpointslices.written");
     }
     let deleted = plan.delete.iter().map(|slice| async move {
-        let key = ObjectKey::of(&**slice);
-        let uid = slice.metadata.uid.clone().unwrap_or_default();
-        let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match api.delete(&key.name, &params).await {
-            Ok(_) => {}
-            Err(error) if is_not_found(&error) || is_conflict(&error) => {}
-            Err(error) => return Err(error),
-        }
+        delete(&**slice, api, informer, DeleteParams::default()).await?;
         fault::point("endpointslices.deleted");
-        informer.learn_deleted(&uid, &key);
         Ok(())
     });
     try_join_all(deleted).await?;

@@ -8,13 +8,13 @@ use events::{EventRecorder, EventType};
 use informer::{Change, ObjectKey};
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, PostParams};
 
 use crate::backends::{self, Triggers};
 use crate::controller::{
-    Next, ReconcileError, Reconciler, is_already_there, is_conflict, is_namespace_terminating, is_not_found,
-    run,
+    Next, ReconcileError, Reconciler, is_already_there, is_conflict, is_namespace_terminating, run,
 };
+use crate::deletion::delete;
 use crate::ownership::object_reference;
 use crate::pod_control::said;
 use crate::queue::Queue;
@@ -101,15 +101,9 @@ impl EndpointsController {
                 }
             }
             Decision::Delete => {
-                let uid = current.and_then(|current| current.metadata.uid.clone()).unwrap_or_default();
-                let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
-                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                match api.delete(&key.name, &params).await {
-                    Ok(_) => {}
-                    Err(error) if is_not_found(&error) || is_conflict(&error) => {}
-                    Err(error) => return Err(error),
+                if let Some(current) = current {
+                    delete(current, &api, cache, DeleteParams::default()).await?;
                 }
-                cache.learn_deleted(&uid, key);
             }
         }
         fault::point("endpoints.written");

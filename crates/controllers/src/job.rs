@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use events::{EventRecorder, EventType};
 use futures::StreamExt as _;
-use informer::{Change, ObjectKey};
+use informer::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
@@ -27,6 +27,7 @@ use crate::ownership::{claimed, controller_key, controller_of, object_reference}
 use crate::pod_control::PodControl;
 use crate::queue::Queue;
 use crate::selector::chooses;
+use crate::triggers::{each_change, owners_of_each_change};
 use crate::{Informers, Speaker, Start};
 
 use backoff::Backoff;
@@ -45,33 +46,13 @@ pub(crate) fn start(start: &Start<'_>) {
     let (client, events) = start.speaker(Speaker::Controller(NAME));
     let informers = start.informers().clone();
     let queue = Arc::new(Queue::default());
-    informers.jobs.on_change({
-        let queue = Arc::clone(&queue);
-        move |change| queue.add(ObjectKey::of(&**change.object()))
-    });
-    informers.pods.on_change({
-        let (queue, jobs) = (Arc::clone(&queue), informers.jobs.clone());
-        move |change| {
-            if let Change::Changed { before, now } = change
-                && let Some(key) = controller_key::<Job>(&before.metadata)
-                && controller_key::<Job>(&now.metadata).as_ref() != Some(&key)
-            {
-                queue.add(key);
-            }
-            let pod = change.object();
-            if let Some(key) = controller_key::<Job>(&pod.metadata) {
-                queue.add(key);
-            } else if controller_of(&pod.metadata).is_none() {
-                let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-                if is_tracked(pod) {
-                    queue.add(orphans_of(namespace));
-                }
-                for job in jobs.in_namespace(namespace) {
-                    if chooses_pod(&job, pod) {
-                        queue.add(ObjectKey::of(&*job));
-                    }
-                }
-            }
+    each_change(&informers.jobs, &queue);
+    owners_of_each_change(&informers.pods, &informers.jobs, &queue, chooses_pod);
+    let of_orphans = Arc::clone(&queue);
+    informers.pods.on_change(move |change| {
+        let pod = change.object();
+        if controller_of(&pod.metadata).is_none() && is_tracked(pod) {
+            of_orphans.add(orphans_of(pod.metadata.namespace.as_deref().unwrap_or_default()));
         }
     });
     let synced = {

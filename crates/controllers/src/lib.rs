@@ -18,6 +18,7 @@ mod clock;
 mod controller;
 mod cron_job;
 mod daemon_set;
+mod deletion;
 mod deployment;
 mod each_namespace;
 mod endpoint_slice_mirroring;

@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::controller::is_not_found;
+use crate::controller::{is_not_found, is_of_another};
 
 /// What is to be done about an object that may be a controller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +157,10 @@ async fn patched<K: Kind>(object: &K, patch: &serde_json::Value, api: &Api<K>) -
     match api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await {
         Ok(object) => Ok(Some(object)),
         Err(error) if is_not_found(&error) => Ok(None),
-        // A UID that does not fit is a conflict or invalid.
-        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422 => Ok(None),
+        // A UID that does not fit is a conflict or invalid; so is a second controller. A conflict of another sort says nothing of
+        // the object: whoever took it for "not ours" would make one more.
+        Err(error) if is_of_another(&error) => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 422 => Ok(None),
         Err(error) => Err(error),
     }
 }

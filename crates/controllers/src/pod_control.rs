@@ -7,9 +7,10 @@ use informer::{Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, PostParams};
 
-use crate::controller::{is_namespace_terminating, is_not_found};
+use crate::controller::is_namespace_terminating;
+use crate::deletion::delete;
 
 /// How a pod is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,29 +116,14 @@ impl PodControl {
     /// What the API says, which the event has said already.
     pub(crate) async fn delete(&self, owner: &ObjectReference, pod: &Pod) -> kube::Result<()> {
         let key = ObjectKey::of(pod);
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
-            ..DeleteParams::default()
-        };
         fault::point("controller.pod_deletion_due");
-        match self.api(&key.namespace).delete(&key.name, &params).await {
-            Ok(answer) => {
+        match delete(pod, &self.api(&key.namespace), &self.pods, DeleteParams::default()).await {
+            Ok(is_ours) => {
                 fault::point("controller.pod_deleted");
-                self.tell(owner, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", key.name));
-                match answer.left() {
-                    Some(pod) if pod.metadata.deletion_timestamp.is_some() => self.pods.learn(pod),
-                    _ => self.pods.learn_deleted(&uid, &key),
+                if is_ours {
+                    let message = format!("Deleted pod: {}", key.name);
+                    self.tell(owner, EventType::Normal, "SuccessfulDelete", message);
                 }
-                Ok(())
-            }
-            Err(error) if is_not_found(&error) => {
-                self.pods.learn_deleted(&uid, &key);
-                Ok(())
-            }
-            // Another pod has its name by now.
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                self.pods.learn_deleted(&uid, &key);
                 Ok(())
             }
             Err(error) => {

@@ -11,11 +11,12 @@ use informer::{Change, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::backends::{has_ended, node_name};
-use crate::controller::{Next, ReconcileError, Reconciler, is_conflict, is_not_found, run};
+use crate::controller::{Next, ReconcileError, Reconciler, is_not_found, is_of_another, run};
+use crate::deletion::delete;
 use crate::queue::Queue;
 use crate::{Informers, Speaker, Start};
 use decision::{KEPT, Reason, decide};
@@ -130,21 +131,13 @@ impl PodGarbage {
             fault::point("podgarbage.due");
             match api.patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
                 Ok(marked) => self.informers.pods.learn(marked),
-                Err(error) if is_not_found(&error) || is_conflict(&error) => return Ok(()),
+                Err(error) if is_not_found(&error) || is_of_another(&error) => return Ok(()),
                 Err(error) => return Err(error),
             }
             fault::point("podgarbage.marked");
         }
-        let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
-        let params =
-            DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }.grace_period(0);
-        match api.delete(&key.name, &params).await {
-            Ok(_) => {}
-            Err(error) if is_not_found(&error) || is_conflict(&error) => {}
-            Err(error) => return Err(error),
-        }
+        delete(pod, &api, &self.informers.pods, DeleteParams::default().grace_period(0)).await?;
         fault::point("podgarbage.deleted");
-        self.informers.pods.learn_deleted(&uid, &key);
         Ok(())
     }
 }

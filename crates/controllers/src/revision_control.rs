@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use informer::{Informer, ObjectKey};
+use informer::{Informer, Kind};
 use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 
-use crate::controller::{is_already_there, is_not_found};
-use crate::ownership::controller_of;
+use crate::controller::is_already_there;
+use crate::deletion::delete;
+use crate::ownership::{claimed, controller_of};
 use crate::revisions::{self, Holder, Place};
+use crate::selector::chooses;
 
 /// Where a template stands in its history.
 pub(crate) struct Standing {
@@ -36,6 +39,23 @@ impl RevisionControl {
 
     fn api(&self, namespace: Option<&str>) -> Api<ControllerRevision> {
         Api::namespaced(self.client.clone(), namespace.unwrap_or_default())
+    }
+
+    /// The revisions that are `owner`'s: those that it controls, and those that its selector chooses and nobody controls.
+    ///
+    /// # Errors
+    ///
+    /// When the API refuses.
+    pub(crate) async fn of<O: Kind>(
+        &self,
+        owner: &O,
+        owners: &Api<O>,
+        selector: &LabelSelector,
+    ) -> kube::Result<Vec<Arc<ControllerRevision>>> {
+        let api = self.api(owner.meta().namespace.as_deref());
+        let chosen =
+            |revision: &ControllerRevision| chooses(Some(selector), revision.metadata.labels.as_ref());
+        claimed(owner, &self.revisions, &api, owners, chosen).await
     }
 
     /// Sees to it that the template has a revision and that it is the newest. `holder` says whose history it is, given how many
@@ -98,13 +118,8 @@ impl RevisionControl {
         limit: Option<i32>,
     ) -> kube::Result<()> {
         for revision in revisions::surplus(history, in_use, limit) {
-            let key = ObjectKey::of(&*revision);
-            match self.api(Some(&key.namespace)).delete(&key.name, &DeleteParams::default()).await {
-                Ok(_) => {}
-                Err(error) if is_not_found(&error) => {}
-                Err(error) => return Err(error),
-            }
-            self.revisions.learn_deleted(revision.metadata.uid.as_deref().unwrap_or_default(), &key);
+            let api = self.api(revision.metadata.namespace.as_deref());
+            delete(&*revision, &api, &self.revisions, DeleteParams::default()).await?;
         }
         Ok(())
     }

@@ -15,21 +15,23 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, PostParams};
 
 use crate::controller::{
     self, Next, ReconcileError, Reconciler, is_already_there, is_namespace_terminating, is_not_found,
 };
+use crate::deletion::{Why, delete};
 use crate::failure_back_off::FailureBackOff;
-use crate::ownership::{claimed, controller_key, object_reference, owner_reference};
+use crate::ownership::{claimed, object_reference, owner_reference};
 use crate::pod_control::said;
 use crate::queue::Queue;
 use crate::revision_control::{RevisionControl, Standing};
 use crate::revisions::Holder;
 use crate::selector::chooses;
+use crate::triggers::{each_change, owners_of_each_change};
 use crate::{Informers, Speaker, Start};
 
-use decision::{Action, Known, Why, decide};
+use decision::{Action, Known, decide};
 
 /// Its name, and that of its service account.
 const NAME: &str = "statefulset-controller";
@@ -43,34 +45,8 @@ pub(crate) fn start(start: &Start<'_>) {
     let (client, events) = start.speaker(Speaker::Controller(NAME));
     let informers = start.informers().clone();
     let queue = Arc::new(Queue::default());
-    informers.stateful_sets.on_change({
-        let queue = Arc::clone(&queue);
-        move |change| queue.add(ObjectKey::of(&**change.object()))
-    });
-    informers.pods.on_change({
-        let (queue, sets) = (Arc::clone(&queue), informers.stateful_sets.clone());
-        move |change| {
-            let pod = change.object();
-            if let Change::Changed { before, now } = change
-                && let Some(key) = controller_key::<StatefulSet>(&before.metadata)
-                && controller_key::<StatefulSet>(&now.metadata).as_ref() != Some(&key)
-            {
-                queue.add(key);
-            }
-            match controller_key::<StatefulSet>(&pod.metadata) {
-                Some(key) => queue.add(key),
-                None if crate::ownership::controller_of(&pod.metadata).is_none() => {
-                    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-                    for set in sets.in_namespace(namespace) {
-                        if may_be_of(&set, pod) {
-                            queue.add(ObjectKey::of(&*set));
-                        }
-                    }
-                }
-                None => {}
-            }
-        }
-    });
+    each_change(&informers.stateful_sets, &queue);
+    owners_of_each_change(&informers.pods, &informers.stateful_sets, &queue, may_be_of);
     informers.persistent_volume_claims.on_change({
         let (queue, sets) = (Arc::clone(&queue), informers.stateful_sets.clone());
         move |change| {
@@ -143,14 +119,7 @@ impl Reconciler for StatefulSets {
         let spec = identity::spec(&set);
         let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), &key.namespace);
         let pods = self.pods(&set, &sets).await?;
-        let recorded = claimed(
-            &*set,
-            &self.informers.controller_revisions,
-            &Api::namespaced(self.client.clone(), &key.namespace),
-            &sets,
-            |revision: &ControllerRevision| chooses(Some(&spec.selector), revision.metadata.labels.as_ref()),
-        )
-        .await?;
+        let recorded = self.revisions.of(&*set, &sets, &spec.selector).await?;
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
         let Standing { newest, history, collisions } =
             self.revisions.stand(recorded, collisions, |collisions| holder(&set, collisions)).await?;
@@ -322,23 +291,11 @@ impl StatefulSets {
             let message = format!("StatefulSet {namespace}/{set} is recreating {state} Pod {}", key.name);
             self.events.record(told.clone(), type_, reason, message);
         }
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        match pods.delete(&key.name, &params).await {
-            Ok(answer) => {
-                self.tell(told, "Delete", "delete", &key.name, None);
-                match answer.left() {
-                    Some(pod) if pod.metadata.deletion_timestamp.is_some() => self.informers.pods.learn(pod),
-                    _ => self.informers.pods.learn_deleted(&uid, &key),
+        match delete(pod, pods, &self.informers.pods, DeleteParams::default()).await {
+            Ok(is_ours) => {
+                if is_ours {
+                    self.tell(told, "Delete", "delete", &key.name, None);
                 }
-                Ok(())
-            }
-            // Gone, or another of its name by now.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-                self.informers.pods.learn_deleted(&uid, &key);
                 Ok(())
             }
             Err(error) => {

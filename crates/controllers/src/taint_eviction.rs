@@ -15,11 +15,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::controller::{Next, ReconcileError, Reconciler, is_conflict, is_not_found, run};
+use crate::controller::{Next, ReconcileError, Reconciler, is_not_found, is_of_another, run};
+use crate::deletion::delete;
 use crate::queue::Queue;
 use crate::{Informers, Speaker, Start};
 use decision::{Stay, driving, stay};
@@ -140,25 +141,12 @@ impl TaintEviction {
                 "lastTransitionTime": Time(Timestamp::now()),
             }]},
         });
-        let of_another = |error: &kube::Error| is_not_found(error) || is_conflict(error);
+        let of_another = |error: &kube::Error| is_not_found(error) || is_of_another(error);
         match pods.patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
             Ok(_) => {}
             Err(error) if of_another(&error) => return Ok(()),
             Err(error) => return Err(error),
         }
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        match pods.delete(&key.name, &params).await {
-            Ok(answer) => {
-                if let Some(left) = answer.left() {
-                    self.informers.pods.learn(left);
-                }
-                Ok(())
-            }
-            Err(error) if of_another(&error) => Ok(()),
-            Err(error) => Err(error),
-        }
+        delete(pod, &pods, &self.informers.pods, DeleteParams::default()).await.map(drop)
     }
 }

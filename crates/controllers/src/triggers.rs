@@ -43,8 +43,25 @@ pub(crate) fn pod_counts_anew(change: &Change<Pod>) -> bool {
     }
 }
 
-/// Asks for a look at the controllers of kind `O` of an object before and after a change. When nobody controls it, `choosers` may
-/// want it.
+/// Asks for a look at each object of a kind that comes, changes or goes.
+pub(crate) fn each_change<K: Kind>(objects: &Informer<K>, queue: &Arc<Queue>) {
+    let queue = Arc::clone(queue);
+    objects.on_change(move |change| queue.add(ObjectKey::of(&**change.object())));
+}
+
+/// [`add_owners`] for each change of a kind.
+pub(crate) fn owners_of_each_change<O: Kind, K: Kind>(
+    objects: &Informer<K>,
+    owners: &Informer<O>,
+    queue: &Arc<Queue>,
+    chooses: impl Fn(&O, &K) -> bool + Send + Sync + 'static,
+) {
+    let (queue, owners) = (Arc::clone(queue), owners.clone());
+    objects.on_change(move |change| add_owners(&queue, change, &owners, &chooses));
+}
+
+/// Asks for a look at the controllers of kind `O` of an object before and after a change. When nobody controls it, those that choose
+/// it may want it, or have waited for its name.
 pub(crate) fn add_owners<O: Kind, K: Kind>(
     queue: &Queue,
     change: &Change<K>,
@@ -60,9 +77,6 @@ pub(crate) fn add_owners<O: Kind, K: Kind>(
     let object = change.object();
     if controller_of(object.meta()).is_some() {
         return add_owner::<O>(queue, object.meta());
-    }
-    if matches!(change, Change::Removed(_)) {
-        return;
     }
     let namespace = object.meta().namespace.as_deref().unwrap_or_default();
     let choosers: Vec<Arc<O>> = owners.in_namespace(namespace);

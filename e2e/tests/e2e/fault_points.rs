@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::{
-    controller_kill_points, job_kill_points, kill_points, pull_kill_points, service_kill_points,
-    shim_kill_points, storage_kill_points,
+    controller_kill_points, job_kill_points, kill_points, namespace_kill_points, pull_kill_points,
+    service_kill_points, shim_kill_points, storage_kill_points,
 };
 
 /// The points that the source below these directories has, each with the files that name it.
@@ -41,6 +41,7 @@ fn each_point_is_in_a_table_of_kills_and_each_row_names_a_point() {
         controller_kill_points::points(),
         service_kill_points::points(),
         job_kill_points::points(),
+        namespace_kill_points::points(),
         storage_kill_points::points(),
         // It tells whether a binary has points at all.
         BTreeSet::from(["process.begun".to_owned()]),

@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::REVISION;
 use super::placement::{Suits, is_bound, node_of, suits};
+use crate::deletion::Why;
 use crate::pod_state::{is_available, is_ready, next_available, phase};
 
 /// What is known.
@@ -31,19 +32,6 @@ pub(crate) struct Known<'a> {
     pub(crate) nodes: &'a [Arc<Node>],
     /// The time.
     pub(crate) now: Timestamp,
-}
-
-/// Why a pod is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// Its node is to have none, or has another.
-    Unwanted,
-    /// It is of an old revision.
-    Outdated,
-    /// It failed, and is to be made again.
-    Failed,
-    /// It ended, and is to be made again.
-    Ended,
 }
 
 /// What is to be done.

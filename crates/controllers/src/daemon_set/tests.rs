@@ -8,8 +8,9 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
-use super::decision::{Decision, Known, Why, decide};
+use super::decision::{Decision, Known, decide};
 use super::placement::{Suits, new_pod, node_of, suits};
+use crate::deletion::Why;
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().expect("a time")

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::identity::{self, spec};
+use crate::deletion::Why;
 use crate::pod_state::{available_from, has_ended, is_available, is_ready, next_available, phase, until};
 
 /// What is known.
@@ -50,19 +51,6 @@ pub(crate) enum Action {
     UpdatePod(Box<Pod>),
     /// Write a claim that is to have other owners.
     UpdateClaim(Box<PersistentVolumeClaim>),
-}
-
-/// Why a pod is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// The set does not want it any more.
-    Unwanted,
-    /// It is of an old revision.
-    Outdated,
-    /// It failed, and is to be made again.
-    Failed,
-    /// It ended, and is to be made again.
-    Ended,
 }
 
 /// What is to be done.

@@ -9,8 +9,9 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::{Value, json};
 
-use super::decision::{Action, Decision, Known, Why, decide};
+use super::decision::{Action, Decision, Known, decide};
 use super::{holder, identity};
+use crate::deletion::Why;
 use crate::revisions::{self, Place};
 
 fn now() -> Timestamp {
