@@ -177,7 +177,7 @@ pub(crate) async fn write(
     let deleted = plan.delete.iter().map(|slice| async move {
         delete(&**slice, api, informer, DeleteParams::default()).await?;
         fault::point("endpointslices.deleted");
-        Ok(())
+        Ok::<(), kube::Error>(())
     });
     try_join_all(deleted).await?;
     Ok(())
