@@ -7,7 +7,7 @@ use schema::Resource;
 use serde_json::{Value, json};
 
 use crate::kinds::rules;
-use crate::tree::{default_field, default_pointer, items, object_field};
+use crate::tree::{default_field, default_pointer, items, object_field, text};
 
 /// Fills in the defaults of the kind. Doing it twice changes nothing.
 pub(crate) fn apply(resource: &Resource, object: &mut Value) {
@@ -65,5 +65,14 @@ fn node(object: &mut Value) {
     let capacity = object["status"]["capacity"].clone();
     if capacity.is_object() {
         default_pointer(&mut object["status"], "allocatable", capacity);
+    }
+    // The single range is the first of the list; where both are given and differ, the single one counts.
+    let spec = &mut object["spec"];
+    let (one, first) = (text(&spec["podCIDR"]).to_owned(), items(&spec["podCIDRs"]).first().cloned());
+    match first {
+        Some(first) if one.is_empty() => spec["podCIDR"] = first,
+        Some(first) if first != one => spec["podCIDRs"] = json!([one]),
+        None if !one.is_empty() => spec["podCIDRs"] = json!([one]),
+        Some(_) | None => {}
     }
 }

@@ -32,12 +32,16 @@ pub(crate) fn validate(errors: &mut FieldErrors, node: &Value) {
             errors.duplicate(&at, taint.clone());
         }
     }
-    let cidrs = Path::root("spec").child("podCIDRs");
-    for (index, cidr) in items(&node["spec"]["podCIDRs"]).iter().enumerate() {
+    let (cidrs, all) = (Path::root("spec").child("podCIDRs"), items(&node["spec"]["podCIDRs"]));
+    for (index, cidr) in all.iter().enumerate() {
         if !is_cidr(text(cidr)) {
             let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
             errors.invalid(&cidrs.index(index), text(cidr), detail);
         }
+    }
+    let families: BTreeSet<bool> = all.iter().map(|cidr| text(cidr).contains(':')).collect();
+    if all.len() > 1 && (families.len() < 2 || all.len() > 2) {
+        errors.invalid(&cidrs, all.to_vec(), "may specify no more than one CIDR for each IP family");
     }
 }
 

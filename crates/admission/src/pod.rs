@@ -1,5 +1,7 @@
 //! Pods: what admission adds to a new one, and what an update of one may change.
 
+pub(crate) mod addresses;
+
 use std::collections::BTreeSet;
 
 use rand::RngExt;

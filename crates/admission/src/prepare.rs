@@ -158,6 +158,9 @@ pub fn prepare_update(
     Ok(warnings)
 }
 
+/// What of a pod's status says where it is. A stored one is not judged again.
+const ADDRESSES: [&str; 4] = ["podIP", "podIPs", "hostIP", "hostIPs"];
+
 /// Prepares an update of the subresource `status`: everything but `status`, labels and annotations is taken from `old`.
 ///
 /// # Errors
@@ -181,8 +184,12 @@ pub fn prepare_status_update(
     }
     if is_core(resource, "Pod") {
         default_field(&mut new["status"], "qosClass", old["status"]["qosClass"].clone());
+        pod::addresses::settle(&mut new["status"]);
     }
     let mut errors = FieldErrors::default();
+    if is_core(resource, "Pod") && ADDRESSES.iter().any(|name| old["status"][*name] != new["status"][*name]) {
+        pod::addresses::validate(&mut errors, &new["status"]);
+    }
     rules(resource).keep(old, new);
     metadata::validate_update(&mut errors, old, new);
     metadata::validate(&mut errors, resource, &new["metadata"]);

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use ::kubelet::{KubeletHandle, PortTls};
 use apiserver::authority::Authority;
 use informer::Informer;
+use k8s_openapi::api::core::v1::Service;
 use network::Network;
 use runtime::Runtime;
 use tokio::net::TcpListener;
@@ -147,6 +148,12 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     }
     let (dns_address, dns) = start_dns(&config, own.as_ref(), api.as_ref(), &shutdown).await;
     settings.cluster_dns = dns_address.iter().map(ToString::to_string).collect();
+    let known_services = Informer::idle();
+    if let Some(api) = &api {
+        let all = kube::Api::all(api.client.clone());
+        tokio::spawn(known_services.clone().follow(all, "", shutdown.clone()));
+        settings.services = Some(known_services.clone());
+    }
     let addresses = settings.addresses.clone();
     let (runtime, images) = clients;
     let ending = shutdown.clone().cancelled_owned();
@@ -161,7 +168,9 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
         handle.serve(listener, tls);
     }
     let services = match (&api, &own) {
-        (Some(api), Some(own)) => Some(route_services(api, &config.node_name, &own.network, &shutdown)),
+        (Some(api), Some(own)) => {
+            Some(route_services(api, &known_services, &config.node_name, &own.network, &shutdown))
+        }
         // Without an API there are no services; another runtime has another network.
         (None, _) | (_, None) => None,
     };
@@ -205,15 +214,15 @@ async fn start_dns(
 /// Routes the services of the cluster for the pods of this node.
 fn route_services(
     api: &ApiElsewhere,
+    services: &Informer<Service>,
     node: &str,
     network: &Network,
     shutdown: &CancellationToken,
 ) -> ServiceProxy {
-    let (services, slices) = (Informer::idle(), Informer::idle());
-    tokio::spawn(services.clone().follow(kube::Api::all(api.client.clone()), "", shutdown.clone()));
+    let slices = Informer::idle();
     tokio::spawn(slices.clone().follow(kube::Api::all(api.client.clone()), "", shutdown.clone()));
     // Which addresses services may have is the other server's affair.
-    ServiceProxy::start(&services, &slices, node, Vec::new(), network)
+    ServiceProxy::start(services, &slices, node, Vec::new(), network)
 }
 
 /// One node agent a data directory. The lock ends with the process.

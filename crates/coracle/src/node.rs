@@ -164,6 +164,7 @@ impl Node {
             endpoint_slices: informers.endpoint_slices.clone(),
             pods: informers.pods.clone(),
         };
+        let known_services = informers.services.clone();
         let services = ServiceProxy::start(
             &informers.services,
             &informers.endpoint_slices,
@@ -189,6 +190,7 @@ impl Node {
         let kubelet_config = KubeletConfig {
             // The controllers of this process know that it lives.
             renews_lease: false,
+            services: Some(known_services),
             cluster_dns: dns.iter().map(|dns| dns.asked_at().to_string()).collect(),
             ..kubelet_config(&config, &directory, address)
         };

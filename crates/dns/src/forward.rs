@@ -5,11 +5,12 @@
 //! first and ends with it, so that a loop costs one question.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use network::{ResolverFiles, ResolverStamp};
+use rustix::net::{AddressFamily, SocketType};
 use tokio::sync::watch;
 
 use crate::cache::Cache;
@@ -198,20 +199,65 @@ impl Shared {
             tracing::warn!(%error, "names outside of the cluster cannot be looked up");
             network::ResolvConf::default()
         });
-        let servers: Vec<SocketAddr> = conf
-            .nameservers
-            .iter()
-            .filter_map(|server| server.parse::<IpAddr>().ok())
-            .filter(|server| !self.own.contains(server))
-            .map(|server| SocketAddr::new(server, self.port))
-            .take(MAX_SERVERS)
-            .collect();
-        if servers.is_empty() {
+        let named: Vec<SocketAddr> =
+            conf.nameservers.iter().filter_map(|server| server_at(server, self.port)).collect();
+        let (own, mut servers): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            named.into_iter().partition(|server| self.own.contains(&server.ip()));
+        servers.truncate(MAX_SERVERS);
+        if let Some(own) = own.first() {
+            tracing::warn!(
+                file = %self.files.machine.display(),
+                address = %own.ip(),
+                others = servers.len(),
+                "the machine names this DNS as its resolver, which would ask itself: it is passed over; name the resolver \
+                 behind it there"
+            );
+        } else if servers.is_empty() {
             tracing::warn!(
                 file = %self.files.machine.display(),
                 "the machine names no resolver: names outside of the cluster are not found"
             );
         }
         servers
+    }
+}
+
+/// A server as `resolv.conf` names it; a link-local one with its link (`fe80::1%eth0`).
+fn server_at(text: &str, port: u16) -> Option<SocketAddr> {
+    let Some((address, link)) = text.split_once('%') else {
+        return Some(SocketAddr::new(text.parse().ok()?, port));
+    };
+    let address: Ipv6Addr = address.parse().ok()?;
+    let number = match link.parse() {
+        Ok(number) => number,
+        Err(_) => link_number(link)?,
+    };
+    Some(SocketAddrV6::new(address, port, 0, number).into())
+}
+
+/// The number of a link of this machine.
+fn link_number(link: &str) -> Option<u32> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    rustix::net::netdevice::name_to_index(socket, link).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::server_at;
+
+    #[test]
+    fn a_server_is_an_address_of_either_family_with_its_link_where_it_needs_one() {
+        for (text, expected) in [
+            ("192.0.2.53", Some("192.0.2.53:53")),
+            ("2001:db8::53", Some("[2001:db8::53]:53")),
+            ("fe80::1%1", Some("[fe80::1%1]:53")),
+            ("fe80::1%lo", Some("[fe80::1%1]:53")),
+            ("fe80::1%no-such-link", None),
+            ("192.0.2.53%lo", None),
+            ("resolver.example", None),
+            ("", None),
+        ] {
+            assert_eq!(server_at(text, 53).map(|server| server.to_string()).as_deref(), expected, "{text}");
+        }
     }
 }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::FeatureGates;
+use informer::Informer;
+use k8s_openapi::api::core::v1::Service;
 
 /// Which hosts hooks and probes may name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub struct KubeletConfig {
     pub resync: Duration,
     /// How often the disk that pods take is measured.
     pub usage_interval: Duration,
+    /// All services of the cluster, kept by somebody else of this process; without, they are listed for each start.
+    pub services: Option<Informer<Service>>,
     /// A directory of manifests whose pods run here whatever the API says.
     pub static_pod_dir: Option<PathBuf>,
     /// How often that directory is looked at.
@@ -81,6 +85,7 @@ impl KubeletConfig {
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_secs(60),
             usage_interval: Duration::from_secs(10),
+            services: None,
             static_pod_dir: None,
             static_pod_interval: Duration::from_secs(1),
         }

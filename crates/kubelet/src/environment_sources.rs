@@ -7,6 +7,7 @@ use environment::{
     Availability, ConfigMapSource, ContainerView, EnvFileKey, EnvFileRefusal, EnvFileSource, ImageConfig,
     Options, Requirements, SecretSource, ServiceSource, Services, Sources, Unavailable,
 };
+use informer::{Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::Api;
 use kube::api::ListParams;
@@ -34,7 +35,7 @@ pub(crate) async fn fetch_sources(agent: &Agent, request: &SourceRequest<'_>) ->
     let mut sources = Sources::of_node();
     fetch_config_maps(agent, namespace, &required, &mut sources).await;
     fetch_secrets(agent, namespace, &required, &mut sources).await;
-    sources.services = fetch_services(agent, namespace, required.namespace_services).await;
+    sources.services = known_services(agent, namespace, required.namespace_services).await;
     sources.pod_ips = Availability::Present(request.pod_ips.to_vec());
     sources.host_ips = Availability::Present(agent.config.addresses.clone());
     sources.node_allocatable = Availability::Present(agent.allocatable());
@@ -85,6 +86,23 @@ async fn fetch_secrets(agent: &Agent, namespace: &str, required: &Requirements, 
 
 fn unavailable(agent: &Agent) -> Unavailable {
     if agent.has_api { Unavailable::NotSynced } else { Unavailable::NoClient }
+}
+
+/// The same as [`fetch_services`] from the cache that the node shares, as upstream's agent has it: a start costs what the namespace
+/// has, and asks nobody.
+async fn known_services(agent: &Agent, namespace: &str, links: bool) -> Services {
+    match &agent.config.services {
+        Some(known) if known.is_synced() => Services::Complete(in_cache(known, namespace, links)),
+        Some(_) | None => fetch_services(agent, namespace, links).await,
+    }
+}
+
+fn in_cache(known: &Informer<Service>, namespace: &str, links: bool) -> Vec<Arc<ServiceSource>> {
+    let mut services = if links { known.in_namespace(namespace) } else { Vec::new() };
+    if !links || namespace != "default" {
+        services.extend(known.get(&ObjectKey::new("default", "kubernetes")));
+    }
+    services.iter().map(|service| Arc::new(ServiceSource::from_live(service))).collect()
 }
 
 /// The services of the pod's namespace, if it wants their variables (`links`), and `default/kubernetes`, always.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::{ApiServer, ApiServerConfig, Identity, NoNodes};
+use apiserver::{ApiServer, ApiServerConfig, Identity, NoNodes, ServiceRanges};
 use controllers::{Clients, Controllers, ControllersConfig, Informers, NodeWatch, Speaker};
 use hyper_util::rt::TokioExecutor;
 use informer::Kind;
@@ -74,8 +74,9 @@ impl Cluster {
     /// A cluster without controllers and without nodes.
     pub(crate) async fn bare() -> Cluster {
         let store = store::Store::in_memory().expect("a store");
-        let server =
-            ApiServer::new(ApiServerConfig::default(), store, Arc::new(NoNodes)).await.expect("a server");
+        let config =
+            ApiServerConfig { service_ranges: ServiceRanges::usual(true), ..ApiServerConfig::default() };
+        let server = ApiServer::new(config, store, Arc::new(NoNodes)).await.expect("a server");
         let client = client(&server, Identity::admin());
         let (seen, news, end) = (Informers::idle(), Arc::new(Notify::new()), CancellationToken::new());
         tokio::spawn(seen.clone().follow(client.clone(), end.clone()));

@@ -100,6 +100,94 @@ async fn endpoints_follow_the_pods_of_a_service_and_go_with_it() {
         .await;
 }
 
+/// Families and addresses of the slices of a service, sorted.
+fn by_family(seen: &Informer<EndpointSlice>, service: &str) -> Vec<String> {
+    let of = |slice: &Value| {
+        let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
+        let mut all: Vec<String> =
+            endpoints.iter().map(|endpoint| endpoint["addresses"][0].to_string()).collect();
+        all.sort();
+        format!("{} {}", slice["addressType"].as_str().unwrap_or_default(), all.join(" ").replace('"', ""))
+    };
+    let mut shown: Vec<String> = slices(seen, service).iter().map(of).collect();
+    shown.sort();
+    shown
+}
+
+#[tokio::test]
+async fn a_service_of_both_families_has_slices_of_both_and_endpoints_of_its_first_one() {
+    let cluster = Cluster::new().await;
+    for (name, families) in [("web", json!(["IPv4", "IPv6"])), ("six", json!(["IPv6", "IPv4"]))] {
+        let mut both = service(name, json!({"app": "web"}));
+        both["spec"]["ipFamilyPolicy"] = json!("RequireDualStack");
+        both["spec"]["ipFamilies"] = families;
+        cluster.create::<Service>(both).await;
+    }
+    let mut headless = service("names", json!({"app": "web"}));
+    headless["spec"]["clusterIP"] = json!("None");
+    headless["spec"]["ipFamilies"] = json!(["IPv6"]);
+    cluster.create::<Service>(headless).await;
+    cluster.create::<Pod>(pod("a", "web")).await;
+    let address = |seen: &controllers::Informers, name: &str| {
+        seen.pods.get(&ObjectKey::new("default", name)).and_then(|pod| pod.status.clone()?.pod_ip)
+    };
+    cluster.until("the pod has an address", |seen| address(seen, "a").is_some()).await;
+    let first = address(&cluster.seen, "a").expect("an address");
+    let pods = cluster.api::<Pod>();
+    let both = json!({"status": {"podIPs": [{"ip": first}, {"ip": "fd00:1::a"}]}});
+    pods.patch_status("a", &PatchParams::default(), &Patch::Merge(both)).await.expect("patched");
+    let expected = [format!("IPv4 {first}"), "IPv6 fd00:1::a".to_owned()];
+    let endpoints = |seen: &controllers::Informers, name: &str| {
+        let endpoints = seen.endpoints.get(&ObjectKey::new("default", name))?;
+        Some(endpoints.subsets.as_ref()?.first()?.addresses.as_ref()?.first()?.ip.clone())
+    };
+    cluster
+        .until("each slice has its address", |seen| {
+            by_family(&seen.endpoint_slices, "web") == expected
+                && by_family(&seen.endpoint_slices, "six") == expected
+                && by_family(&seen.endpoint_slices, "names") == expected[1..]
+                && endpoints(seen, "web").as_ref() == Some(&first)
+                && endpoints(seen, "six").as_deref() == Some("fd00:1::a")
+                && endpoints(seen, "names").as_deref() == Some("fd00:1::a")
+        })
+        .await;
+    // A pod of one family only stands behind the other one with nothing.
+    cluster.create::<Pod>(pod("b", "web")).await;
+    cluster.until("the other pod has an address", |seen| address(seen, "b").is_some()).await;
+    let second = address(&cluster.seen, "b").expect("an address");
+    let mut v4 = [first.clone(), second];
+    v4.sort();
+    cluster
+        .until("the other pod is there once", |seen| {
+            by_family(&seen.endpoint_slices, "web") == [format!("IPv4 {}", v4.join(" ")), expected[1].clone()]
+        })
+        .await;
+    let single = json!({"spec": {"ipFamilyPolicy": "SingleStack"}});
+    let services = cluster.api::<Service>();
+    services.patch("web", &PatchParams::default(), &Patch::Merge(&single)).await.expect("patched");
+    services.patch("six", &PatchParams::default(), &Patch::Merge(&single)).await.expect("patched");
+    cluster
+        .until("the second family is gone", |seen| {
+            by_family(&seen.endpoint_slices, "web") == [format!("IPv4 {}", v4.join(" "))]
+                && by_family(&seen.endpoint_slices, "six") == expected[1..]
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn endpoints_of_both_families_made_by_hand_are_mirrored_into_a_slice_of_each() {
+    let cluster = Cluster::new().await;
+    cluster.create::<Service>(service("db", Value::Null)).await;
+    let by_hand = json!({"metadata": {"name": "db"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.7"}, {"ip": "2001:db8::7"}], "ports": [{"port": 5432}]}]});
+    cluster.create::<Endpoints>(by_hand).await;
+    cluster
+        .until("they are mirrored", |seen| {
+            by_family(&seen.endpoint_slices, "db") == ["IPv4 192.0.2.7", "IPv6 2001:db8::7"]
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn what_happened_while_no_controller_ran_is_made_up_for() {
     let mut cluster = Cluster::new().await;

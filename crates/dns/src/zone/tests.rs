@@ -1,6 +1,9 @@
 //! What each name of a small cluster is answered with, and that changes leave nothing behind.
 
+use std::net::Ipv6Addr;
+
 use hickory_proto::rr::RData;
+use k8s_openapi::api::core::v1::PodIP;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -250,6 +253,78 @@ fn a_pod_has_a_name_of_its_address_while_it_exists() {
             ("pod.cluster.local A", NO_DATA),
         ],
     );
+}
+
+#[test]
+fn names_lead_to_the_addresses_of_both_families() {
+    let mut zone = empty();
+    let ports = json!([{"name": "http", "port": 80}]);
+    let both = json!({"clusterIP": "fd00::8", "clusterIPs": ["fd00::8", "10.43.0.8"], "ports": ports});
+    zone.set_service(&service("shop", "web", both));
+    zone.set_service(&service("shop", "six", json!({"clusterIP": "fd00::9", "ports": ports})));
+    zone.set_service(&service(
+        "shop",
+        "db",
+        json!({"clusterIP": "None", "ports": [{"name": "db", "port": 5432}]}),
+    ));
+    zone.set_slice(&slice("shop", "db", "db-1", &["10.131.32.4=db-0", "10.131.32.5"]), None);
+    zone.set_slice(&slice("shop", "db", "db-2", &["fd00:1::4=db-0", "fd00:1::5"]), None);
+    let mut running = pod("shop", "one", "10.131.32.4", "Running");
+    let status = running.status.as_mut().expect("a status");
+    status.pod_ips.get_or_insert_default().push(PodIP { ip: "fd00:1::4".to_owned() });
+    zone.set_pod(&running, None);
+    check(
+        &zone,
+        &[
+            ("web.shop.svc.cluster.local A", "A 10.43.0.8"),
+            ("web.shop.svc.cluster.local AAAA", "AAAA fd00::8"),
+            ("web.shop.svc.cluster.local ANY", "A 10.43.0.8, AAAA fd00::8"),
+            (
+                "_http._tcp.web.shop.svc.cluster.local SRV",
+                "SRV 0 100 80 web.shop.svc.cluster.local. + A 10.43.0.8, AAAA fd00::8",
+            ),
+            ("six.shop.svc.cluster.local A", NO_DATA),
+            ("six.shop.svc.cluster.local AAAA", "AAAA fd00::9"),
+            ("db.shop.svc.cluster.local A", "A 10.131.32.4, A 10.131.32.5"),
+            ("db.shop.svc.cluster.local AAAA", "AAAA fd00:1::4, AAAA fd00:1::5"),
+            ("db-0.db.shop.svc.cluster.local A", "A 10.131.32.4"),
+            ("db-0.db.shop.svc.cluster.local AAAA", "AAAA fd00:1::4"),
+            ("fd00-1--5.db.shop.svc.cluster.local AAAA", "AAAA fd00:1::5"),
+            (
+                "_db._tcp.db.shop.svc.cluster.local SRV",
+                "SRV 0 33 5432 10-131-32-5.db.shop.svc.cluster.local., SRV 0 33 5432 db-0.db.shop.svc.cluster.local., \
+                 SRV 0 33 5432 fd00-1--5.db.shop.svc.cluster.local. \
+                 + A 10.131.32.4, A 10.131.32.5, AAAA fd00:1::4, AAAA fd00:1::5",
+            ),
+            ("fd00-1--4.shop.pod.cluster.local AAAA", "AAAA fd00:1::4"),
+            ("fd00-1--4.shop.pod.cluster.local A", NO_DATA),
+            ("fd00-1--5.shop.pod.cluster.local AAAA", NO_NAME),
+            (&format!("{} PTR", reverse("fd00::8")), "PTR web.shop.svc.cluster.local."),
+            (&format!("{} PTR", reverse("fd00:1::4")), "PTR db-0.db.shop.svc.cluster.local."),
+            (&format!("{} PTR", reverse("fd00:1::5")), "PTR fd00-1--5.db.shop.svc.cluster.local."),
+            ("8.0.43.10.in-addr.arpa PTR", "PTR web.shop.svc.cluster.local."),
+        ],
+    );
+    zone.remove_pod(&running);
+    zone.remove_slice(&slice("shop", "db", "db-2", &[]));
+    check(
+        &zone,
+        &[
+            ("db-0.db.shop.svc.cluster.local AAAA", NO_DATA),
+            ("fd00-1--4.shop.pod.cluster.local AAAA", NO_NAME),
+            (&format!("{} PTR", reverse("fd00:1::5")), "elsewhere"),
+            ("db-0.db.shop.svc.cluster.local A", "A 10.131.32.4"),
+        ],
+    );
+}
+
+/// The name under which an address is looked back.
+fn reverse(address: &str) -> String {
+    let address: Ipv6Addr = address.parse().expect("an address");
+    let digits = address.octets().into_iter().flat_map(|octet| [octet >> 4, octet & 15]);
+    let mut labels: Vec<String> = digits.map(|digit| format!("{digit:x}")).collect();
+    labels.reverse();
+    format!("{}.ip6.arpa", labels.join("."))
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! What containers get, and what happens when they cannot get it.
 
+use informer::{Informer, ObjectKey};
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
 use super::fake_runtime::FakeRuntime;
@@ -41,6 +45,33 @@ async fn the_environment_is_composed_in_order_from_all_sources() {
         without_services(environment),
         ["C_a=1", "C_b=2", "IP=10.42.0.1", "PASSWORD=hunter2", "URL=db://hunter2@10.42.0.1/1"]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_that_the_node_knows_are_not_asked_for_at_each_start() {
+    let known: Informer<Service> = Informer::idle();
+    let cluster = Cluster::with(FakeRuntime::new(), |config| config.services = Some(known.clone())).await;
+    let all: Api<Service> = Api::all(cluster.client.clone());
+    tokio::spawn(known.clone().follow(all, "", CancellationToken::new()));
+    let services: Api<Service> = Api::namespaced(cluster.client.clone(), "default");
+    let web =
+        json!({"metadata": {"name": "web"}, "spec": {"clusterIP": "10.43.7.7", "ports": [{"port": 80}]}});
+    let web: Service = serde_json::from_value(web).expect("a service");
+    services.create(&Default::default(), &web).await.expect("created");
+    while known.get(&ObjectKey::new("default", "web")).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let asked = "/services".to_owned();
+    cluster.failpoints.lock().expect("no panic while locked").push(asked.clone());
+    cluster.create_pod("p", json!({"containers": [container("a", &["run"])]})).await;
+    cluster.phase("p", "Running").await;
+    let without = json!({"containers": [container("b", &["run"])], "enableServiceLinks": false});
+    cluster.create_pod("q", without).await;
+    cluster.phase("q", "Running").await;
+    let has = |container: &str, variable: &str| env_of(&cluster, container).contains(&variable.to_owned());
+    assert!(has("a", "WEB_SERVICE_HOST=10.43.7.7") && has("a", "KUBERNETES_SERVICE_HOST=10.43.0.1"));
+    assert!(!has("b", "WEB_SERVICE_HOST=10.43.7.7") && has("b", "KUBERNETES_SERVICE_HOST=10.43.0.1"));
+    assert_eq!(*cluster.failpoints.lock().expect("no panic while locked"), [asked], "nobody was asked");
 }
 
 #[tokio::test(flavor = "multi_thread")]

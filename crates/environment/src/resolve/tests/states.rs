@@ -1,5 +1,6 @@
 //! Order, origin, what is hidden, and values that are secret or not known yet.
 
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use super::{codes, complete, config_map, errors, lines, on_node, pod_with, pod_with_env, resolved, secret};
@@ -42,6 +43,36 @@ fn the_order_is_services_then_env_from_then_env_each_name_at_the_place_of_the_wi
     assert_eq!(told("ZETA_SERVICE_HOST"), "env[1] value hides service zeta");
     assert_eq!(told("Z"), "env[3] value hides env[0] value");
     assert_eq!(told("b"), "env[2] value hides envFrom[0] configMap cm key b @7");
+}
+
+#[test]
+fn a_service_of_both_families_is_told_by_its_first_address_and_one_of_ipv6_stands_in_brackets_in_urls() {
+    let of = |first: &str, other: &str| {
+        let service = json!({"metadata": {"namespace": "ns1", "name": "web"}, "spec": {
+            "clusterIP": first, "clusterIPs": [first, other],
+            "ports": [{"name": "http", "port": 80}, {"port": 53, "protocol": "UDP"}]}});
+        let service: Service = serde_json::from_value(service).expect("a service");
+        let services = Services::Complete(vec![ServiceSource::from_live(&service).into()]);
+        lines(&resolved(&pod_with(json!({})), &Sources { services, ..on_node() }))
+    };
+    let expected = |host: &str, in_url: &str| {
+        [
+            format!("WEB_SERVICE_HOST={host}"),
+            "WEB_SERVICE_PORT=80".to_owned(),
+            "WEB_SERVICE_PORT_HTTP=80".to_owned(),
+            format!("WEB_PORT=tcp://{in_url}:80"),
+            format!("WEB_PORT_80_TCP=tcp://{in_url}:80"),
+            "WEB_PORT_80_TCP_PROTO=tcp".to_owned(),
+            "WEB_PORT_80_TCP_PORT=80".to_owned(),
+            format!("WEB_PORT_80_TCP_ADDR={host}"),
+            format!("WEB_PORT_53_UDP=udp://{in_url}:53"),
+            "WEB_PORT_53_UDP_PROTO=udp".to_owned(),
+            "WEB_PORT_53_UDP_PORT=53".to_owned(),
+            format!("WEB_PORT_53_UDP_ADDR={host}"),
+        ]
+    };
+    assert_eq!(of("fd00::1", "10.43.0.7"), expected("fd00::1", "[fd00::1]"));
+    assert_eq!(of("10.43.0.7", "fd00::1"), expected("10.43.0.7", "10.43.0.7"));
 }
 
 #[test]
