@@ -134,7 +134,7 @@ impl ClusterDns {
             }
             Err(error) => return Err(error.to_string()),
         };
-        let config = DnsConfig::new(domain.to_owned(), address, services, vec![network.range()]);
+        let config = DnsConfig::new(domain.to_owned(), address, services, network.ranges().to_vec());
         let for_pods = sockets.for_pods();
         let end = CancellationToken::new();
         let mut tasks = JoinSet::new();

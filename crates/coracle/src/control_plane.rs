@@ -51,7 +51,7 @@ pub(crate) struct ServerOptions {
 impl ServerOptions {
     /// The addresses of services: those that are wanted, or the usual ones of this machine.
     pub(crate) fn service_ranges(&self) -> ServiceRanges {
-        self.service_cidr.unwrap_or_else(|| ServiceRanges::usual(false))
+        self.service_cidr.unwrap_or_else(|| ServiceRanges::usual(network::has_both_families().is_ok()))
     }
 }
 

@@ -40,8 +40,7 @@ impl Clients {
     fn admit(&self, who: IpAddr) -> bool {
         match (self, who) {
             (Clients::Machine, _) => true,
-            (Clients::Pods(ranges), IpAddr::V4(who)) => ranges.iter().any(|range| range.contains(who)),
-            (Clients::Pods(_), IpAddr::V6(_)) => false,
+            (Clients::Pods(ranges), who) => ranges.iter().any(|range| range.contains(who)),
         }
     }
 }

@@ -216,43 +216,48 @@ impl Zone {
         let Some(octets) = octets.filter(|octets| octets.len() <= 4) else { return Found::Elsewhere };
         let mut padded = [0; 4];
         padded[..octets.len()].copy_from_slice(&octets);
-        let address = Ipv4Addr::from(padded);
-        let bits = octets.len() * 8;
+        let asked = Reverse { address: Ipv4Addr::from(padded).into(), labels: octets.len(), bits: 8 };
+        self.look_back_at(&asked, name, kind)
+    }
+
+    /// A name under `ip6.arpa`; `labels` are the hexadecimal digits, last first.
+    pub(super) fn look_back_v6(&self, labels: &[&str], name: &Name, kind: RecordType) -> Found {
+        if labels.len() > 32 {
+            return Found::Elsewhere;
+        }
+        let mut bits: u128 = 0;
+        for (place, label) in labels.iter().rev().enumerate() {
+            let digit = u128::from_str_radix(label, 16).ok().filter(|_| label.len() == 1);
+            let Some(digit) = digit else { return Found::Elsewhere };
+            bits |= digit << (124 - 4 * place);
+        }
+        let asked = Reverse { address: Ipv6Addr::from(bits).into(), labels: labels.len(), bits: 4 };
+        self.look_back_at(&asked, name, kind)
+    }
+
+    fn look_back_at(&self, asked: &Reverse, name: &Name, kind: RecordType) -> Found {
+        let known = asked.labels * asked.bits;
+        let is_whole = known == if asked.address.is_ipv4() { 32 } else { 128 };
         let range = self
             .ranges
             .iter()
-            .find(|range| range.contains(address) && usize::from(range.prefix_length()) <= bits);
-        let own = octets.len() == 4 && self.reverse.contains_key(&address.into());
-        let authority = || {
-            // The nearest boundary of an octet: there is no name for others.
-            let kept = range.map_or(4, |range| usize::from(range.prefix_length()).div_ceil(8));
-            self.authority(&name.trim_to(kept + 2))
-        };
-        if range.is_none() && !own {
+            .find(|range| range.contains(asked.address) && usize::from(range.prefix_length()) <= known);
+        if range.is_none() && !(is_whole && self.reverse.contains_key(&asked.address)) {
             return Found::Elsewhere;
         }
         if !self.is_complete {
             return Found::NotYet;
         }
-        if octets.len() < 4 {
+        let authority = || {
+            // The nearest boundary of a label: there is no name for others.
+            let kept =
+                range.map_or(asked.labels, |range| usize::from(range.prefix_length()).div_ceil(asked.bits));
+            self.authority(&name.trim_to(kept + 2))
+        };
+        if !is_whole {
             return Found::NoData(authority());
         }
-        self.pointers(address.into(), name, kind, authority)
-    }
-
-    /// A name under `ip6.arpa`; `labels` are the hexadecimal digits, last first.
-    pub(super) fn look_back_v6(&self, labels: &[&str], name: &Name, kind: RecordType) -> Found {
-        let mut bits: u128 = 0;
-        for label in labels.iter().rev() {
-            let digit = u128::from_str_radix(label, 16).ok().filter(|_| label.len() == 1);
-            let Some(digit) = digit else { return Found::Elsewhere };
-            bits = (bits << 4) | digit;
-        }
-        let address = IpAddr::from(Ipv6Addr::from(bits));
-        if labels.len() != 32 || !self.reverse.contains_key(&address) {
-            return Found::Elsewhere;
-        }
-        self.pointers(address, name, kind, || self.authority(name))
+        self.pointers(asked.address, name, kind, authority)
     }
 
     fn pointers(
@@ -272,6 +277,16 @@ impl Zone {
         let record = |target: &Name| Record::from_rdata(name.clone(), TTL, RData::PTR(PTR(target.clone())));
         Found::Records(told.into_iter().map(record).collect(), Vec::new())
     }
+}
+
+/// What a reverse name asks for.
+struct Reverse {
+    /// What is not named is zero.
+    address: IpAddr,
+    /// How many labels name it.
+    labels: usize,
+    /// How many bits one of them names.
+    bits: usize,
 }
 
 /// A number as it stands in a reverse name: no sign, no leading zero.

@@ -45,7 +45,8 @@ fn pod(namespace: &str, name: &str, address: &str, phase: &str) -> Pod {
 }
 
 pub(crate) fn empty() -> Zone {
-    let ranges = ["10.43.0.0/16", "10.131.32.0/20"].map(|range| range.parse().expect("a range"));
+    let ranges = ["10.43.0.0/16", "10.131.32.0/20", "fd00:10:43::/112", "fd00:9::/62"]
+        .map(|range| range.parse().expect("a range"));
     let mut zone = Zone::new("cluster.local", [10, 43, 0, 10].into(), ranges.into()).expect("a domain");
     zone.complete();
     zone
@@ -342,6 +343,35 @@ fn reverse_names_of_the_clusters_ranges_are_nobody_elses() {
             ("1.2.0.43.10.in-addr.arpa PTR", "elsewhere"),
             ("300.0.43.10.in-addr.arpa PTR", "elsewhere"),
             ("1.0.0.127.in-addr.arpa PTR", "elsewhere"),
+        ],
+    );
+}
+
+#[test]
+fn reverse_names_of_the_clusters_ipv6_ranges_are_nobody_elses() {
+    let mut zone = empty();
+    zone.set_service(&service("shop", "six", json!({"clusterIP": "fd00:10:43::7"})));
+    let services = "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.3.4.0.0.0.1.0.0.0.0.d.f.ip6.arpa";
+    check(
+        &zone,
+        &[
+            (&format!("{} PTR", reverse("fd00:10:43::7")), "PTR six.shop.svc.cluster.local."),
+            (&format!("{} AAAA", reverse("fd00:10:43::7")), &format!("no data, SOA of {services}.")),
+            (&format!("{} PTR", reverse("fd00:10:43::8")), &format!("no name, SOA of {services}.")),
+            (&format!("{services} PTR"), &format!("no data, SOA of {services}.")),
+            (&format!("1.{services} PTR"), &format!("no data, SOA of {services}.")),
+            (&format!("{} PTR", &services[2..]), "elsewhere"),
+            (&format!("{} PTR", reverse("fd00:10:44::7")), "elsewhere"),
+            // Of a range that ends between two labels, the next one is asked for.
+            (
+                &format!("{} PTR", reverse("fd00:9:0:3::1")),
+                "no name, SOA of 3.0.0.0.0.0.0.0.9.0.0.0.0.0.d.f.ip6.arpa.",
+            ),
+            (&format!("{} PTR", reverse("fd00:9:0:4::1")), "elsewhere"),
+            ("g.0.d.f.ip6.arpa PTR", "elsewhere"),
+            ("10.0.d.f.ip6.arpa PTR", "elsewhere"),
+            ("ip6.arpa PTR", "elsewhere"),
+            (&format!("0.{} PTR", reverse("fd00:10:43::7")), "elsewhere"),
         ],
     );
 }
