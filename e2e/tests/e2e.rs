@@ -52,6 +52,8 @@ mod job_kill_points;
 mod jobs;
 #[path = "e2e/kill_points.rs"]
 mod kill_points;
+#[path = "e2e/kubectl_services.rs"]
+mod kubectl_services;
 #[path = "e2e/machine.rs"]
 mod machine;
 #[path = "e2e/namespace_kill_points.rs"]

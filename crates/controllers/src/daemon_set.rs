@@ -55,6 +55,7 @@ pub(crate) fn start(start: &Start<'_>) {
             }
         }
     });
+    crate::room::retry_when_there_is_room(&informers, &queue);
     let synced = {
         let informers = informers.clone();
         async move {

@@ -27,8 +27,9 @@ use packing::Plan;
 
 /// Most endpoints of a slice, as upstream has it by default.
 const CAPACITY: usize = 100;
-/// How many services are looked at at once.
-const WORKERS: usize = 4;
+/// How many services are looked at at once. A pod may stand behind hundreds of them, and the store commits together what is
+/// written at the same time. Many more than of Endpoints, because it is the slices that are routed by.
+const WORKERS: usize = 32;
 
 /// Starts it. Services and pods ask for looks by `queue` ([`backends::follow`]).
 pub(crate) fn start(start: &Start<'_>, queue: Arc<Queue>) {

@@ -7,7 +7,8 @@ use informer::{Informer, Kind};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{
-    Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+    ResourceQuota, Service,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -58,6 +59,7 @@ informers! {
     persistent_volume_claims: PersistentVolumeClaim,
     persistent_volumes: PersistentVolume,
     storage_classes: StorageClass,
+    resource_quotas: ResourceQuota,
 }
 
 fn follow<K: Kind>(informer: &Informer<K>, client: &kube::Client, shutdown: &CancellationToken) -> Follow {

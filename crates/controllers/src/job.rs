@@ -55,6 +55,7 @@ pub(crate) fn start(start: &Start<'_>) {
             of_orphans.add(orphans_of(pod.metadata.namespace.as_deref().unwrap_or_default()));
         }
     });
+    crate::room::retry_when_there_is_room(&informers, &queue);
     let synced = {
         let informers = informers.clone();
         async move {

@@ -39,6 +39,7 @@ mod queue;
 mod replica_set;
 mod revision_control;
 mod revisions;
+mod room;
 mod root_certificate;
 mod scheduler;
 mod selector;

@@ -71,6 +71,24 @@ impl State {
         Some(key)
     }
 
+    fn retry_failed_in(&mut self, namespace: &str) {
+        let is_there = |key: &&ObjectKey| key.namespace == namespace;
+        let waiting: Vec<ObjectKey> = self
+            .failures
+            .keys()
+            .filter(is_there)
+            .filter(|key| self.due.contains_key(*key))
+            .cloned()
+            .collect();
+        for key in waiting {
+            if let Some(at) = self.due.remove(&key) {
+                self.timers.remove(&(at, key.clone()));
+            }
+            self.add(key);
+        }
+        self.again.extend(self.working.iter().filter(is_there).cloned().collect::<Vec<_>>());
+    }
+
     fn done(&mut self, key: &ObjectKey) {
         self.working.remove(key);
         if self.again.remove(key) {
@@ -146,6 +164,12 @@ impl Queue {
         };
         self.add_after(key.clone(), pause_after(failures));
         failures
+    }
+
+    /// Looks at once at those objects of a namespace that wait because they failed, and once more at those that are worked on.
+    pub(crate) fn retry_failed_in(&self, namespace: &str) {
+        self.state().retry_failed_in(namespace);
+        self.news.notify_one();
     }
 
     /// No holder of the lock can panic half-way through a change.

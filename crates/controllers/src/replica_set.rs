@@ -39,6 +39,7 @@ pub(crate) fn start<K: Replicated>(start: &Start<'_>) {
     let (client, events) = start.speaker(Speaker::Controller(K::CONTROLLER));
     let queue = Arc::new(Queue::default());
     listen::<K>(&informers, &queue);
+    crate::room::retry_when_there_is_room(&informers, &queue);
     let synced = {
         let informers = informers.clone();
         async move {

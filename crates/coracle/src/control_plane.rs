@@ -239,15 +239,14 @@ impl ControlPlane {
     }
 
     /// Starts the controllers, each as a client of its own, until `shutdown`. They share `informers` with who else reads
-    /// them; the node of this process lives as long as they do.
+    /// them.
     pub(crate) async fn start_controllers(
         &self,
         informers: Informers,
-        own_node: &str,
+        node_watch: NodeWatch,
         shutdown: &CancellationToken,
     ) -> Controllers {
         ::controllers::provide_default_class(&self.client).await;
-        let node_watch = NodeWatch { own: Some(own_node.to_owned()), ..NodeWatch::default() };
         ::controllers::spawn(&self.controllers_config(informers, node_watch), shutdown)
     }
 

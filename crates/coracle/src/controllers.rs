@@ -30,9 +30,23 @@ pub(crate) struct ControllersArgs {
     /// How to reach the API server.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
+    #[command(flatten)]
+    nodes: NodeMonitor,
+}
+
+/// How nodes are watched over.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NodeMonitor {
     /// After how many seconds without a sign a node counts as unreachable.
     #[arg(long, value_name = "SECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=86400))]
     node_monitor_grace_period: u64,
+}
+
+impl NodeMonitor {
+    /// As a duration.
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_secs(self.node_monitor_grace_period)
+    }
 }
 
 /// Runs the command.
@@ -56,7 +70,7 @@ async fn stay(args: &ControllersArgs) -> Result<(), Failure> {
         clients: Arc::new(OneClient(client)),
         informers: Informers::idle(),
         root_certificates,
-        node_watch: NodeWatch { own: None, grace: Duration::from_secs(args.node_monitor_grace_period) },
+        node_watch: NodeWatch { own: None, grace: args.nodes.grace() },
     };
     let controllers = ::controllers::spawn(&config, &end);
     let lost = tokio::select! {

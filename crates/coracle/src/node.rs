@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use ::controllers::{Controllers, Informers};
+use ::controllers::{Controllers, Informers, NodeWatch};
 use apiserver::{Identity, NodeConnector, NodeIo, ServiceRanges};
 use images::ImageStore;
 use kubelet::{KubeletConfig, KubeletHandle};
@@ -62,6 +62,8 @@ pub(crate) struct NodeConfig {
     pub(crate) strict_references: bool,
     /// A directory of manifests whose pods run whatever the API says.
     pub(crate) static_pod_dir: Option<PathBuf>,
+    /// How other nodes are watched over.
+    pub(crate) node_watch: NodeWatch,
     /// What the user chose on the command line.
     pub(crate) options: NodeOptions,
 }
@@ -78,6 +80,7 @@ impl NodeConfig {
             host_image: false,
             strict_references: false,
             static_pod_dir: None,
+            node_watch: NodeWatch::default(),
             options: options.clone(),
         }
     }
@@ -172,8 +175,9 @@ impl Node {
             service_ranges(control_plane.service_ranges),
             &network,
         );
-        let controllers =
-            control_plane.start_controllers(informers, &config.node_name, &controllers_end).await;
+        // It lives as long as the controllers do.
+        let node_watch = NodeWatch { own: Some(config.node_name.clone()), ..config.node_watch.clone() };
+        let controllers = control_plane.start_controllers(informers, node_watch, &controllers_end).await;
         let mut dns = match dns_address {
             Some(address) => {
                 let services = service_ranges(control_plane.service_ranges);

@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::controllers::NodeWatch;
+
+use crate::controllers::NodeMonitor;
 use crate::failure::{Failure, exit_code};
 use crate::flag_values;
 use crate::interrupt::Interrupts;
@@ -41,6 +44,8 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     limits: bool,
     #[command(flatten)]
+    nodes: NodeMonitor,
+    #[command(flatten)]
     node: NodeOptions,
 }
 
@@ -62,6 +67,7 @@ fn start(args: &UpArgs) -> Result<(), Failure> {
         host_image: args.allow_host_image,
         strict_references: args.strict_references,
         static_pod_dir: args.pod_manifest_dir.clone(),
+        node_watch: NodeWatch { own: None, grace: args.nodes.grace() },
         ..NodeConfig::new(&args.node, &base)
     };
     if let Some(name) = &args.node_name {

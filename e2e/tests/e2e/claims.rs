@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use e2e::{Node, Place, left_behind, privileged};
 
 use super::node::with_kubectl;
+use super::nodes::Part;
 
 const CLAIM: &str = r#"
 apiVersion: v1
@@ -185,4 +186,64 @@ fn claims_of_a_throwaway_node_go_with_it() {
     assert!(left_behind(&mark).is_empty(), "{:?}", left_behind(&mark));
     let runs = std::fs::read_dir(place.data().join("runs")).map_or(0, Iterator::count);
     assert!(runs == 0 && !Path::new(&mark).join("volumes").exists(), "{runs} directories are left");
+}
+
+const LATE: &str = r#"
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: late}
+provisioner: coracle.dev/directory
+volumeBindingMode: WaitForFirstConsumer
+---
+"#;
+
+#[test]
+fn a_claim_that_waits_for_its_pod_is_answered_on_the_pods_node_and_later_pods_go_there() {
+    let test = "a_claim_that_waits_for_its_pod_is_answered_on_the_pods_node_and_later_pods_go_there";
+    if !with_kubectl(test) {
+        return;
+    }
+    let place = Place::new();
+    let api = Node::api_alone(&place, "api", &[]);
+    let kubeconfig = api.kubeconfig.to_str().expect("text").to_owned();
+    let controllers = Part::start(&place, "controllers.log", &["controllers", "--kubeconfig", &kubeconfig]);
+    let data = |name: &str| place.data().join(name).to_str().expect("text").to_owned();
+    let join = |name: &str| {
+        let data = data(name);
+        let to = ["kubelet", "--kubeconfig", &kubeconfig, "--node-name", name, "--allow-host-image"];
+        let more = ["--listen", "0.0.0.0:0", "--data-dir", &data];
+        Part::start(&place, &format!("{name}.log"), &[&to[..], &more].concat())
+    };
+    let nodes = (join("one"), join("two"));
+    api.wait_for(&["get", "nodes"], |out| out.matches(" Ready").count() == 2);
+    let claim = format!("{LATE}{}", CLAIM.replace("spec:", "spec:\n  storageClassName: late"));
+    api.kubectl_ok(&["apply", "-f", "-"], &claim);
+    api.wait_for(&["describe", "pvc", "data"], |said| said.contains("WaitForFirstConsumer"));
+    let phase = ["get", "pvc", "data", "-o", "jsonpath={.status.phase}"];
+    assert_eq!(api.kubectl_ok(&phase, ""), "Pending");
+    // Any of the two would do for the claim; the pod wants this one.
+    let wants = "  nodeSelector: {kubernetes.io/hostname: two}";
+    assert_eq!(run(&api, "first", "echo of two > /data/file", BY_CLAIM, wants), "");
+    assert_eq!(api.kubectl_ok(&phase, ""), "Bound");
+    let below =
+        |name: &str| std::fs::read_dir(place.data().join(name).join("volumes")).map_or(0, Iterator::count);
+    assert_eq!((below("one"), below("two")), (0, 1));
+    // The others follow it, whatever the scheduler likes better.
+    for name in ["second", "third"] {
+        assert_eq!(run(&api, name, "cat /data/file", BY_CLAIM, ""), "of two\n");
+    }
+    let elsewhere = pod("lost", "true", BY_CLAIM, "  nodeSelector: {kubernetes.io/hostname: one}");
+    api.kubectl_ok(&["apply", "-f", "-"], &elsewhere);
+    api.wait_for(&["describe", "pod", "lost"], |said| {
+        said.contains("1 node(s) didn't match PersistentVolume's node affinity")
+    });
+    api.kubectl_ok(&["delete", "pod/lost", "pvc/data", "--wait=true"], "");
+    api.wait_for(&["get", "pv", "-o", "name"], |left| left.trim().is_empty());
+    assert_eq!(below("two"), 0);
+    api.wait_for(&["get", "pods", "-o", "name"], str::is_empty);
+    drop((nodes, controllers));
+    for name in ["one", "two"] {
+        let down = e2e::finish(&mut place.coracle(&["down", "--data-dir", &data(name)]), "");
+        assert_eq!(down.status, 0, "{}", down.all());
+    }
 }

@@ -162,7 +162,10 @@ fn a_quota_that_is_used_up_is_said_in_status_and_events_and_nothing_floods() {
     });
     assert!(events.lines().count() < 30, "{events}");
     assert_eq!(pods(&node, "app=web").len(), 2);
-    // Room for all: they come.
+    // More room: more of them come, also when one of another owner goes.
+    node.kubectl_ok(&["patch", "quota", "few", "-p", r#"{"spec": {"hard": {"pods": "3"}}}"#], "");
+    node.wait_for(&["get", "deployment", "web"], |out| out.contains("3/20"));
+    // Room for all.
     node.kubectl_ok(&["patch", "quota", "few", "-p", r#"{"spec": {"hard": {"pods": "50"}}}"#], "");
     node.kubectl_ok(&["scale", "deployment/web", "--replicas=4"], "");
     node.wait_for(&["get", "deployment", "web"], |out| out.contains("4/4"));
@@ -171,8 +174,53 @@ fn a_quota_that_is_used_up_is_said_in_status_and_events_and_nothing_floods() {
 }
 
 #[test]
-fn the_documents_replication_controller_keeps_its_pods() {
-    let test = "the_documents_replication_controller_keeps_its_pods";
+fn a_container_that_crashes_again_and_again_makes_no_further_pods() {
+    let test = "a_container_that_crashes_again_and_again_makes_no_further_pods";
+    if !with_kubectl(test) || !newer_kubectl(test) {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    node.kubectl_ok(&["apply", "-f", "-"], &WEB.replace(r#"[sleep, "100000"]"#, "[/bin/false]"));
+    let restarts = "jsonpath={range .items[*]}{.status.containerStatuses[0].restartCount} {end}";
+    let of_web = ["get", "pods", "-l", "app=web", "-o", restarts];
+    node.wait_for(&of_web, |said| said.split_whitespace().filter(|count| *count != "0").count() == 2);
+    let first = pods(&node, "app=web");
+    assert_eq!(first.len(), 2, "{first:?}");
+    node.wait_for(&["get", "pods", "-l", "app=web"], |out| out.matches("CrashLoopBackOff").count() == 2);
+    assert_eq!(pods(&node, "app=web"), first);
+    let made =
+        node.kubectl_ok(&["get", "events", "--field-selector=reason=SuccessfulCreate", "-o", "name"], "");
+    assert_eq!(made.lines().count(), 2, "{made}");
+}
+
+/// A pod that asks both databases in every way, and says which answered.
+fn asks_both(name: &str) -> String {
+    format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: c
+    image: coracle.dev/host
+    command:
+    - /bin/sh
+    - -c
+    - |
+      for way in $MONGODB_SERVICE_HOST:$MONGODB_SERVICE_PORT ${{MONGODB_PORT#tcp://}} $MONGODB_PORT_27017_TCP_ADDR:$MONGODB_PORT_27017_TCP_PORT mongodb:27017 \
+          $OTHER_SERVICE_HOST:$OTHER_SERVICE_PORT other:27017; do
+        curl -sS -m 10 http://$way/ 2> /dev/null || echo nobody
+      done
+"#
+    )
+}
+
+#[test]
+fn the_documents_database_keeps_its_pods_and_is_reached_by_every_way_beside_a_second_instance() {
+    let test = "the_documents_database_keeps_its_pods_and_is_reached_by_every_way_beside_a_second_instance";
     if !with_kubectl(test) {
         return;
     }
@@ -185,14 +233,14 @@ fn the_documents_replication_controller_keeps_its_pods() {
         .file("mongodb.json", &example.replace("docker.io/centos/mongodb-26-centos7", "coracle.dev/host"));
     let file = file.to_str().expect("text");
     let processed = |name: &str| {
-        let name = format!("DATABASE_SERVICE_NAME={name}");
+        let service = format!("DATABASE_SERVICE_NAME={name}");
         let arguments = [
             "template",
             "process",
             "-f",
             file,
             "-p",
-            &name,
+            &service,
             "-p",
             "MONGODB_PASSWORD=pw",
             "-p",
@@ -206,7 +254,12 @@ fn the_documents_replication_controller_keeps_its_pods() {
         for object in list["items"].as_array_mut().expect("a list") {
             if object["kind"] == "ReplicationController" {
                 let spec = &mut object["spec"]["template"]["spec"];
-                spec["containers"][0]["command"] = serde_json::json!(["sleep", "100000"]);
+                let serve = "mkdir -p /srv/www && echo $MONGODB_USER of NAME > /srv/www/index.html && \
+                             exec busybox httpd -f -p 27017 -h /srv/www";
+                spec["containers"][0]["command"] =
+                    serde_json::json!(["/bin/sh", "-c", serve.replace("NAME", name)]);
+                spec["containers"][0]["readinessProbe"] =
+                    serde_json::json!({"tcpSocket": {"port": 27017}, "periodSeconds": 1});
                 spec["terminationGracePeriodSeconds"] = serde_json::json!(0);
             }
         }
@@ -224,7 +277,19 @@ fn the_documents_replication_controller_keeps_its_pods() {
     // A second instance beside it is independent.
     node.kubectl_ok(&["apply", "-f", "-"], &processed("other"));
     node.wait_for(&["get", "rc", "other", "-o", ready], |out| out == "2 2 2");
+    let ask = |client: &str, of_other: usize| {
+        let addresses = ["get", "endpoints", "other", "-o", "jsonpath={.subsets[*].addresses[*].ip}"];
+        node.wait_for(&addresses, |said| said.split_whitespace().count() == of_other);
+        node.kubectl_ok(&["create", "-f", "-"], &asks_both(client));
+        node.wait_for(&["get", "pod", client, "-o", "jsonpath={.status.phase}"], |phase| {
+            phase == "Succeeded"
+        });
+        node.kubectl_ok(&["logs", client], "")
+    };
+    let own = "username of mongodb\n".repeat(4);
+    assert_eq!(ask("first", 2), format!("{own}{}", "username of other\n".repeat(2)));
     node.kubectl_ok(&["scale", "rc/other", "--replicas=0"], "");
     node.wait_for(&["get", "pods", "-l", "name=other", "-o", "name"], |out| out.trim().is_empty());
     assert_eq!(pods(&node, "name=mongodb"), after);
+    assert_eq!(ask("second", 0), format!("{own}{}", "nobody\n".repeat(2)));
 }

@@ -165,3 +165,60 @@ spec:
     let node = Node::up(&place, &flags);
     node.wait_for(&look_up, |said| said == expected);
 }
+
+/// One that asks without end, for names of the cluster and of the world, and does not wait for answers.
+const FLOOD: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: flood}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: coracle.dev/host
+    command:
+    - python3
+    - -u
+    - -c
+    - |
+      import socket
+      asks = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+      asks.setblocking(False)
+      number = 0
+      while True:
+          number += 1
+          label = str(number).encode()
+          name = bytes([len(label)]) + label + (b"\x07example\x00" if number % 2 else b"\x03svc\x07cluster\x05local\x00")
+          try:
+              asks.sendto(number.to_bytes(8, "big")[-2:] + b"\x01\x00\x00\x01" + bytes(6) + name + b"\x00\x01\x00\x01", ("10.43.0.10", 53))
+          except OSError:
+              pass
+          if number == 20000:
+              print("20000 questions")
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: c, image: coracle.dev/host, command: [sleep, "100000"]}
+"#;
+
+#[test]
+fn a_pod_that_floods_the_dns_keeps_no_other_from_finding_names() {
+    if !privileged("a_pod_that_floods_the_dns_keeps_no_other_from_finding_names") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    node.kubectl_ok(&["create", "-f", "-"], FLOOD);
+    node.kubectl_ok(&["wait", "--for=condition=Ready", "pod/client", "--timeout=60s"], "");
+    node.wait_for(&["logs", "flood"], |said| said.contains("20000 questions"));
+    let script =
+        "for turn in $(seq 50); do getent ahostsv4 kubernetes.default | grep STREAM; done | sort | uniq -c";
+    let said = node.kubectl_ok(&["exec", "client", "--", "sh", "-c", script], "");
+    let words: Vec<&str> = said.split_whitespace().take(2).collect();
+    assert_eq!(words, ["50", "10.43.0.1"], "{said}");
+    assert!(node.kubectl_ok(&["get", "pod", "flood"], "").contains("Running"), "it goes on");
+}

@@ -75,6 +75,44 @@ fn a_node_is_cordoned_drained_and_opened_again_with_kubectl() {
     node.kubectl_ok(&["taint", "nodes", &name, "repair-"], "");
 }
 
+const AGENT_AND_WEB: &str = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\nspec:\n  selector: {matchLabels: {app: agent}}\n  template:\n\
+    \x20   metadata: {labels: {app: agent}}\n    spec:\n      terminationGracePeriodSeconds: 0\n\
+    \x20     containers: [{name: c, image: coracle.dev/host, command: [sleep, \"1000\"]}]\n---\n\
+    apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: {app: web}}\n  template:\n\
+    \x20   metadata: {labels: {app: web}}\n    spec:\n      terminationGracePeriodSeconds: 0\n\
+    \x20     containers: [{name: c, image: coracle.dev/host, command: [sleep, \"1000\"]}]\n";
+
+#[test]
+fn drain_wants_to_be_told_of_daemon_sets_and_leaves_their_pods_alone() {
+    if !privileged("drain_wants_to_be_told_of_daemon_sets_and_leaves_their_pods_alone") {
+        return;
+    }
+    let place = Place::new();
+    let node = Node::up(&place, &[]);
+    node.kubectl_ok(&["apply", "-f", "-"], AGENT_AND_WEB);
+    for made in ["daemonset/agent", "deployment/web"] {
+        node.kubectl_ok(&["rollout", "status", made, "--timeout=60s"], "");
+    }
+    let name = node.kubectl_ok(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"], "");
+    let running = "jsonpath={.items[?(@.status.phase=='Running')].metadata.name}";
+    let agent = node.kubectl_ok(&["get", "pods", "-l", "app=agent", "-o", running], "");
+    let said = node.kubectl(&["drain", &name], "");
+    assert!(said.status != 0, "{}", said.all());
+    assert!(said.stderr.contains("cannot delete DaemonSet-managed Pods"), "{}", said.all());
+    assert_eq!(
+        node.kubectl_ok(&["get", "pods", "-o", running], "").split(' ').count(),
+        3,
+        "nobody was evicted"
+    );
+    // With the flag all others go; their controller's new ones wait for a node.
+    node.kubectl_ok(&["drain", &name, "--ignore-daemonsets", "--timeout=60s"], "");
+    assert_eq!(node.kubectl_ok(&["get", "pods", "-o", running], ""), agent);
+    node.wait_for(&["get", "deployment", "web"], |out| out.contains("0/2"));
+    node.kubectl_ok(&["uncordon", &name], "");
+    node.kubectl_ok(&["rollout", "status", "deployment/web", "--timeout=60s"], "");
+    assert_eq!(node.kubectl_ok(&["get", "pods", "-l", "app=agent", "-o", running], ""), agent, "it went on");
+}
+
 /// A part of Coracle that runs by itself, ended when dropped.
 pub(crate) struct Part(Child);
 

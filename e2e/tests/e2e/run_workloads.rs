@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use e2e::{Place, Said, finish, left_behind, privileged, project};
 
+use super::own_machine::on_a_machine_of_its_own;
+
 fn nothing_is_left(place: &Place) {
     let mark =
         place.data().parent().expect("a parent").file_name().expect("a name").to_string_lossy().into_owned();
@@ -171,4 +173,68 @@ fn the_documents_database_runs_with_parameters_by_an_image_of_this_machine() {
     let said = finish(place.coracle(&["run", example, "--data-dir", "d"]).current_dir(project()), "");
     assert_eq!(said.status, 2, "the password is required: {}", said.all());
     nothing_is_left(&place);
+}
+
+#[test]
+fn a_run_reaches_its_service_by_address_variable_and_name_and_leaves_no_route_behind() {
+    if !privileged("a_run_reaches_its_service_by_address_variable_and_name_and_leaves_no_route_behind") {
+        return;
+    }
+    on_a_machine_of_its_own(|| {
+        let place = Place::new();
+        let file = place.file(
+            "shop.yaml",
+            r#"
+apiVersion: batch/v1
+kind: Job
+metadata: {name: asks}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: c
+        image: coracle.dev/host
+        command:
+        - /bin/sh
+        - -c
+        - |
+          until curl -sS -m 5 -o /dev/null http://shop/; do sleep 0.1; done 2> /dev/null
+          for way in 10.43.7.7 $SHOP_SERVICE_HOST:$SHOP_SERVICE_PORT ${SHOP_PORT#tcp://} shop shop.default.svc.cluster.local; do
+            curl -sS -m 10 http://$way/
+          done
+          echo asked every way
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: web
+        image: coracle.dev/host
+        command: [/bin/sh, -c, "mkdir -p /srv/www && echo from the shop > /srv/www/index.html && exec busybox httpd -f -p 8080 -h /srv/www"]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec: {clusterIP: 10.43.7.7, selector: {app: shop}, ports: [{port: 80, targetPort: 8080}]}
+"#,
+        );
+        let (lines, said) = run_until(&place, &[file.to_str().expect("text")], "asked every way");
+        assert_eq!(said.status, 130, "{}", said.all());
+        let answers = lines.iter().filter(|line| line.ends_with("| from the shop")).count();
+        assert_eq!(answers, 5, "{}", said.all());
+        nothing_is_left(&place);
+        let left = "nft list tables; ip -o link; ip route show table all proto 197";
+        let left = finish(Command::new("sh").args(["-c", left]), "");
+        assert!(!left.stdout.contains("coracle") && !left.stdout.contains("10.43."), "{}", left.all());
+        assert_eq!(left.lines().len(), 3, "the links of the machine: {}", left.all());
+    });
 }
