@@ -2,6 +2,8 @@
 
 #[path = "e2e/access.rs"]
 mod access;
+#[path = "e2e/both_families.rs"]
+mod both_families;
 #[path = "e2e/claims.rs"]
 mod claims;
 #[path = "e2e/clients.rs"]

@@ -23,7 +23,7 @@ use crate::flag_values;
 use crate::interrupt::Interrupts;
 use crate::node::options::NodeOptions;
 use crate::node::{
-    KUBELET_AGENT, Keeping, NodeConfig, kubelet_config, leave_pods, open_runtime, service_ranges,
+    KUBELET_AGENT, Keeping, NodeConfig, kubelet_config, leave_pods, open_runtime, service_ranges, texts,
 };
 use crate::service_proxy::ServiceProxy;
 
@@ -130,20 +130,21 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     data_directory::make_private(&directory)
         .map_err(|error| data_directory::cannot_use(&directory, &error))?;
     let lock = lock(&directory)?;
-    let (own, clients, address) = match foreign {
-        Some(clients) => (None, clients, machine_address()),
+    let (own, clients, addresses) = match foreign {
+        Some(clients) => (None, clients, machine_addresses()),
         None => {
             let (runtime, network) = open_runtime(&config, &directory).await?;
-            let address = network.node_address().to_string();
+            let addresses = texts(network.node_addresses());
             let clients = cri::in_process(runtime.clone(), runtime.clone());
-            (Some(OwnRuntime { runtime, network }), clients, address)
+            (Some(OwnRuntime { runtime, network }), clients, addresses)
         }
     };
     let shutdown = CancellationToken::new();
-    let mut settings = kubelet_config(&config, &directory, address);
+    let mut settings = kubelet_config(&config, &directory, addresses);
+    settings.pod_cidrs = own.iter().flat_map(|own| texts(own.network.ranges())).collect();
     if let Some(listener) = &port {
         // Who joins a cluster is reached from other machines.
-        settings.addresses = vec![machine_address()];
+        settings.addresses = machine_addresses();
         settings.port = listener.local_addr().map_err(|error| failed(&error))?.port();
     }
     let (dns_address, dns) = start_dns(&config, own.as_ref(), api.as_ref(), &shutdown).await;
@@ -268,14 +269,19 @@ fn port_tls(
     ::kubelet::port_tls(authorities, own.certificate_pem(), own.key_pem()).map_err(|error| failed(&error))
 }
 
-/// The address from which the machine would go to the world; nothing is sent.
-fn machine_address() -> String {
-    let found = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
-        // An address for documentation: only the route to it counts.
-        socket.connect("192.0.2.1:9")?;
-        socket.local_addr()
-    });
-    found.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string())
+/// The addresses from which the machine would go to the world, one of each family that it has; nothing is sent.
+fn machine_addresses() -> Vec<String> {
+    // Addresses for documentation: only the routes to them count.
+    let first = address_towards("0.0.0.0:0", "192.0.2.1:9").unwrap_or_else(|| "127.0.0.1".to_owned());
+    let second =
+        network::has_both_families().ok().and_then(|()| address_towards("[::]:0", "[2001:db8::1]:9"));
+    [first].into_iter().chain(second).collect()
+}
+
+fn address_towards(any: &str, target: &str) -> Option<String> {
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(target).ok()?;
+    socket.local_addr().ok().map(|address| address.ip().to_string())
 }
 
 #[cfg(test)]

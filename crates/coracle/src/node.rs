@@ -190,13 +190,13 @@ impl Node {
             dns.publish(control_plane.client.clone());
         }
         let (runtime_client, image_client) = cri::in_process(runtime.clone(), runtime.clone());
-        let address = network.node_address().to_string();
         let kubelet_config = KubeletConfig {
             // The controllers of this process know that it lives.
             renews_lease: false,
             services: Some(known_services),
+            pod_cidrs: texts(network.ranges()),
             cluster_dns: dns.iter().map(|dns| dns.asked_at().to_string()).collect(),
-            ..kubelet_config(&config, &directory, address)
+            ..kubelet_config(&config, &directory, texts(network.node_addresses()))
         };
         let node_client =
             in_memory::client(&control_plane.server, Identity::node(&config.node_name), KUBELET_AGENT);
@@ -307,10 +307,15 @@ pub(crate) async fn leave_pods(runtime: &Runtime, network: Network) {
     }
 }
 
+/// Addresses or ranges as objects of the API have them.
+pub(crate) fn texts(list: &[impl ToString]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
 /// What a node agent on `directory` is told, whoever its API server and its runtime are.
-pub(crate) fn kubelet_config(config: &NodeConfig, directory: &Path, address: String) -> KubeletConfig {
+pub(crate) fn kubelet_config(config: &NodeConfig, directory: &Path, addresses: Vec<String>) -> KubeletConfig {
     KubeletConfig {
-        addresses: vec![address],
+        addresses,
         feature_gates: config.options.server.feature_gates,
         env_file_syntax: match config.options.env_file_syntax {
             EnvFileSyntax::Default => envfile::Syntax::Default,

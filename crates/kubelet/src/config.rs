@@ -28,6 +28,8 @@ pub struct KubeletConfig {
     pub claims_dir: PathBuf,
     /// The node's addresses, the primary one first.
     pub addresses: Vec<String>,
+    /// The ranges from which its pods get their addresses, in the same order; none where that is not known.
+    pub pod_cidrs: Vec<String>,
     /// Where the node's HTTP interface is served, as its object says; [`crate::KubeletHandle::serve`] serves it.
     pub port: u16,
     /// Which optional behaviour is on.
@@ -73,6 +75,7 @@ impl KubeletConfig {
             claims_dir: root_dir.join("claims"),
             root_dir,
             addresses: vec!["127.0.0.1".to_owned()],
+            pod_cidrs: Vec::new(),
             port: 10250,
             feature_gates: FeatureGates::default(),
             env_file_syntax: envfile::Syntax::default(),

@@ -151,7 +151,11 @@ pub(crate) fn own_node(agent: &SharedAgent) -> Node {
     ]);
     Node {
         metadata: ObjectMeta { name: Some(name.clone()), labels: Some(labels), ..ObjectMeta::default() },
-        spec: Some(NodeSpec::default()),
+        spec: Some(NodeSpec {
+            pod_cidr: agent.config.pod_cidrs.first().cloned(),
+            pod_cidrs: Some(agent.config.pod_cidrs.clone()).filter(|ranges| !ranges.is_empty()),
+            ..NodeSpec::default()
+        }),
         status: Some(node_status(agent, None, None)),
     }
 }
@@ -164,7 +168,16 @@ async fn register(agent: &SharedAgent, nodes: &Api<Node>) -> kube::Result<()> {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let patch = json!({"metadata": {"labels": labels}});
-            nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+            let known = nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            // They are given once and for all, perhaps by somebody else.
+            if known.spec.is_none_or(|spec| spec.pod_cidrs.is_none() && spec.pod_cidr.is_none())
+                && !agent.config.pod_cidrs.is_empty()
+            {
+                let ranges = &agent.config.pod_cidrs;
+                let patch = json!({"spec": {"podCIDR": ranges.first(), "podCIDRs": ranges}});
+                nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            }
+            Ok(())
         }
         Err(error) => Err(error),
     }

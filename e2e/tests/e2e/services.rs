@@ -143,7 +143,7 @@ fn address_of_this_test(number: u32) -> String {
 }
 
 /// What a web server answers to the machine itself.
-fn fetched(url: &str) -> String {
+pub(crate) fn fetched(url: &str) -> String {
     let curl = ["-sS", "--max-time", "10", "--retry", "10", "--retry-connrefused", "--retry-delay", "0", url];
     let said = finish(std::process::Command::new("curl").args(curl), "");
     said.stdout.trim().to_owned() + said.stderr.trim()
@@ -157,7 +157,7 @@ fn wait_for_endpoint(node: &Node) {
 }
 
 /// Runs a pod to its end and answers what it wrote.
-fn output_of(node: &Node, name: &str, script: &str) -> String {
+pub(crate) fn output_of(node: &Node, name: &str, script: &str) -> String {
     let pod = serde_json::json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"restartPolicy": "Never", "containers": [{
@@ -171,7 +171,7 @@ fn output_of(node: &Node, name: &str, script: &str) -> String {
     node.kubectl_ok(&["logs", name], "")
 }
 
-const CURL: &str = "curl -sS --max-time 10 --retry 10 --retry-connrefused --retry-delay 0";
+pub(crate) const CURL: &str = "curl -sS --max-time 10 --retry 10 --retry-connrefused --retry-delay 0";
 
 #[test]
 fn a_service_is_reached_by_address_variable_and_port_from_pods_and_the_machine_also_while_the_daemon_is_dead()
