@@ -3,7 +3,8 @@
 //!
 //! A pod is reached over a pair of virtual links: the pod's end is `eth0` with a /32 address and a default route over the
 //! constant neighbour 169.254.1.1; the node's end carries a host route. There is no bridge. The way out is masqueraded in
-//! an nf_tables table of the node's own. Names and address range follow from the data directory, so that several nodes on
+//! an nf_tables table of the node's own. Where the machine has both families ([`has_both_families`]) there is the same again for
+//! IPv6. Names and address range follow from the data directory, so that several nodes on
 //! one machine do not collide.
 //!
 //! Tasks: one thread, started by [`Network::open`], owns the allocations, the netlink sockets and the packet filter. It reads
