@@ -129,6 +129,7 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     };
     data_directory::make_private(&directory)
         .map_err(|error| data_directory::cannot_use(&directory, &error))?;
+    data_directory::released(&directory, data_directory::RELEASE).await;
     let lock = lock(&directory)?;
     let (own, clients, addresses) = match foreign {
         Some(clients) => (None, clients, machine_addresses()),
@@ -177,6 +178,7 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     };
     tracing::info!(node = config.node_name, "the node agent runs");
     interrupts.next().await;
+    handle.ends_finished().await;
     shutdown.cancel();
     handle.stopped().await;
     if let Some(dns) = dns {

@@ -252,9 +252,10 @@ impl Node {
         }
     }
 
-    /// Ends a node that stays; its pods go on. Without pods, its network has no use until the next start: it goes as well.
+    /// Ends a node that stays; its pods go on, and those on their way out are out first if that takes a moment only. Without pods, its network has no use until the next start: it goes as well.
     pub(crate) async fn stop(mut self) {
         self.end_controllers().await;
+        self.kubelet.ends_finished().await;
         self.shutdown.cancel();
         self.kubelet.stopped().await;
         self.end_dns().await;

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::KubeletConfig;
 use crate::downward::Allocatable;
+use crate::ends::Ends;
 use crate::hook_log::RunningHooks;
 use crate::metrics::Metrics;
 use crate::pod_store::PodStore;
@@ -42,6 +43,8 @@ pub(crate) struct Agent {
     pub(crate) running_hooks: RunningHooks,
     /// Ends with the agent.
     pub(crate) ending: CancellationToken,
+    /// Pods that are on their way out.
+    pub(crate) ends: Ends,
     /// Raised whenever the runtime reported something; whoever waits for a container looks again.
     pub(crate) runtime_changes: watch::Sender<u64>,
     pub(crate) capacity: BTreeMap<String, String>,

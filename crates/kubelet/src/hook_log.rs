@@ -198,7 +198,7 @@ impl HookLogs {
         if file.metadata()?.len() > LONGEST_FILE {
             file.set_len(0)?;
         }
-        Ok(HookLog { file, open: None })
+        Ok(HookLog { file, path, open: None, kept: None, replaced: None })
     }
 }
 
@@ -206,8 +206,13 @@ impl HookLogs {
 #[derive(Debug)]
 pub(crate) struct HookLog {
     file: std::fs::File,
+    path: PathBuf,
     /// The output whose last line goes on.
     open: Option<&'static str>,
+    /// Where what is kept in any case ends, and the output whose line goes on there.
+    kept: Option<(u64, Option<&'static str>)>,
+    /// The file that this one took the name of: those who follow the log read on in it.
+    replaced: Option<std::fs::File>,
 }
 
 impl HookLog {
@@ -243,6 +248,52 @@ impl HookLog {
         }
     }
 
+    /// What is in the log now stays, whatever comes. The first call counts.
+    pub(crate) fn keep_what_is_there(&mut self) {
+        if self.kept.is_none() {
+            let length = self.file.metadata().map(|file| file.len()).unwrap_or_default();
+            self.kept = Some((length, self.open));
+        }
+    }
+
+    /// Puts a remark and the end of the output in the place of what is not kept. Whoever follows the log has read that
+    /// already, and gets `unread` instead: a remark and what is new to him.
+    pub(crate) fn replace_rest(
+        &mut self,
+        end: (&str, &[(&'static str, &str)]),
+        unread: (&str, &[(&'static str, &str)]),
+    ) {
+        let Some((length, open)) = self.kept else { return };
+        let (remark, pieces) = unread;
+        self.remark(remark);
+        pieces.iter().for_each(|(stream, text)| self.output_goes_on(stream, text));
+        let (remark, pieces) = end;
+        match self.copy_of_beginning(length) {
+            Ok(file) => {
+                let old = std::mem::replace(&mut self.file, file);
+                self.open = open;
+                self.remark(remark);
+                pieces.iter().for_each(|(stream, text)| self.output_goes_on(stream, text));
+                self.replaced = Some(old);
+            }
+            // A full disk: the log has all that came while there was room.
+            Err(error) => tracing::debug!(%error, "the log of a hook is longer than it is to be"),
+        }
+    }
+
+    /// A file of the first so many bytes, under the name of this one.
+    fn copy_of_beginning(&self, length: u64) -> io::Result<std::fs::File> {
+        use std::io::Read as _;
+        let new = self.path.with_extension("new");
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&new)?;
+        file.set_len(0)?;
+        let copied = io::copy(&mut std::fs::File::open(&self.path)?.take(length), &mut file);
+        copied
+            .and_then(|_| std::fs::rename(&new, &self.path))
+            .inspect_err(|_| drop(std::fs::remove_file(&new)))?;
+        Ok(file)
+    }
+
     fn begin_line(&mut self, stream: &'static str, text: &str) {
         self.end_line_of_others(stream);
         self.append(&format!("{:.9} {stream} P {text}\n", Timestamp::now()));
@@ -268,6 +319,10 @@ impl HookLog {
     }
 
     fn append(&mut self, lines: &str) {
+        if let Some(old) = &mut self.replaced {
+            // Who reads on in it misses the end at most.
+            let _ = old.write_all(lines.as_bytes());
+        }
         if let Err(error) = self.file.write_all(lines.as_bytes()) {
             // A full disk costs what a hook said, never the pod.
             tracing::debug!(%error, "the log of a hook cannot be written");

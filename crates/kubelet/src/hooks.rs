@@ -17,7 +17,7 @@ use crate::environment_record::{self, RecordedVariable};
 use crate::handlers::{self, HandlerError, HandlerTarget};
 use crate::hook_environment::{expand, hook_variables, secret_values};
 use crate::hook_log::{HookLog, HookLogs, SecretValues, last_bytes, readable};
-use crate::hook_output::{LiveOutput, OutputPipes};
+use crate::hook_output::{HookOutput, OutputPipes};
 use crate::hook_result::{Delivery, HandlerName, Performed, waiting_message};
 use crate::http_client::{HttpAnswer, HttpError, HttpQuestion};
 use crate::http_url::{HttpUrl, Scheme};
@@ -58,13 +58,11 @@ struct Report {
     performed: Performed,
     stdout: String,
     stderr: String,
-    /// What of both is not in the log yet, and how many bytes of it may be.
-    unwritten: Option<([String; 2], usize)>,
 }
 
 impl Report {
     fn silent(performed: Performed) -> Self {
-        Self { performed, stdout: String::new(), stderr: String::new(), unwritten: None }
+        Self { performed, stdout: String::new(), stderr: String::new() }
     }
 }
 
@@ -74,18 +72,19 @@ impl HookJob {
         let key = self.key.clone();
         let uid = self.pod.metadata.uid.clone().unwrap_or_default();
         let _running = self.agent.running_hooks.enter(&uid, &key);
-        let mut log = self.open_log();
+        let mut output = HookOutput::new(self.open_log());
         let delivery = self.delivery();
-        remark(&mut log, &format!("{} hook, {}", key.kind.as_str(), delivery.circumstances()));
+        output.remark(&format!("{} hook, {}", key.kind.as_str(), delivery.circumstances()));
         tokio::select! {
-            end = AssertUnwindSafe(self.deliver(&mut log)).catch_unwind() => Some(end.unwrap_or_else(|_| {
+            end = AssertUnwindSafe(self.deliver(&mut output)).catch_unwind() => Some(end.unwrap_or_else(|_| {
                 tracing::error!(container = key.container, "panic while a hook was run");
                 let message = "the node agent met an internal error".to_owned();
                 self.tell(true, &message);
                 HookEnd { key: key.clone(), outcome: HookOutcome::Failed, message }
             })),
             () = given_up.cancelled() => {
-                remark(&mut self.open_log(), &format!("{} hook: nobody waits for it any more", key.kind.as_str()));
+                output.give_up();
+                output.remark(&format!("{} hook: nobody waits for it any more", key.kind.as_str()));
                 None
             }
         }
@@ -123,7 +122,7 @@ impl HookJob {
         }
     }
 
-    async fn deliver(&self, log: &mut Option<HookLog>) -> HookEnd {
+    async fn deliver(&self, output: &mut HookOutput) -> HookEnd {
         let settings = HookSettings::of(&self.pod);
         let Some(container) = pod_container(&self.pod, &self.key.container).map(|found| found.spec) else {
             let message = "the container is not in the specification any more".to_owned();
@@ -134,13 +133,14 @@ impl HookJob {
             None => environment_record::variables(&self.agent, &self.pod, &container.name),
         };
         let secrets = secret_values(&self.agent, &self.pod, container, &variables).await;
+        output.hide(secrets.clone());
         let began = tokio::time::Instant::now();
         fault::point("hook.running");
-        let report = self.perform_in_time(settings, container, &variables, &secrets, log).await;
+        let report = self.perform_in_time(settings, container, &variables, &secrets, output).await;
         fault::point("hook.performed");
         let took = began.elapsed();
         let name = self.handler_name();
-        let Report { performed, stdout, stderr, unwritten } = report;
+        let Report { performed, stdout, stderr } = report;
         let performed = match performed {
             Performed::Refused(message) => Performed::Refused(secrets.hide(&message)),
             other => other,
@@ -148,15 +148,11 @@ impl HookJob {
         let words = performed.words(settings.document, took);
         let shown_error = last_bytes(stderr.trim_end(), MESSAGE_OUTPUT).0;
         let failure = performed.failure(settings.document, name, shown_error);
-        if let Some(log) = log {
-            match unwritten {
-                Some(([stdout, stderr], room)) => log.output(&stdout, &stderr, room),
-                None => log.output(&stdout, &stderr, api::limits::HOOK_OUTPUT),
-            }
-            let verdict = if failure.is_some() { "failed" } else { "succeeded" };
-            let circumstances = self.delivery().circumstances();
-            log.remark(&format!("{} hook {verdict}: {words}, {circumstances}", self.key.kind.as_str()));
-        }
+        // What was not written when the time was over, or the runtime did not answer.
+        output.give_up();
+        let verdict = if failure.is_some() { "failed" } else { "succeeded" };
+        let circumstances = self.delivery().circumstances();
+        output.remark(&format!("{} hook {verdict}: {words}, {circumstances}", self.key.kind.as_str()));
         fault::point("hook.logged");
         self.tell(failure.is_some(), &words);
         fault::point("hook.told");
@@ -215,7 +211,7 @@ impl HookJob {
         container: &Container,
         variables: &[RecordedVariable],
         secrets: &SecretValues,
-        log: &mut Option<HookLog>,
+        output: &mut HookOutput,
     ) -> Report {
         let limit = lifecycle::hook_timeout(&self.pod, &self.key.container, self.key.kind);
         let announce = async {
@@ -236,7 +232,7 @@ impl HookJob {
         };
         let announced = async {
             tokio::select! {
-                report = self.perform(settings, container, variables, secrets, limit, log) => report,
+                report = self.perform(settings, container, variables, secrets, limit, output) => report,
                 () = announce => unreachable!("an announcement never ends"),
             }
         };
@@ -253,7 +249,7 @@ impl HookJob {
         variables: &[RecordedVariable],
         secrets: &SecretValues,
         limit: Option<Duration>,
-        log: &mut Option<HookLog>,
+        output: &mut HookOutput,
     ) -> Report {
         let refused = |message: String| Report::silent(Performed::Refused(message));
         let target = HandlerTarget {
@@ -273,7 +269,7 @@ impl HookJob {
                 );
             };
             let command = command(exec, expanded, reason);
-            let mut pipes = self.output_pipes();
+            let pipes = self.output_pipes();
             let [stdout_pipe, stderr_pipe] = pipes.as_ref().map(OutputPipes::names).unwrap_or_default();
             let request = v1::ExecSyncRequest {
                 container_id: id.clone(),
@@ -285,30 +281,30 @@ impl HookJob {
                 coracle_stdout_pipe: stdout_pipe,
                 coracle_stderr_pipe: stderr_pipe,
             };
-            let mut live = LiveOutput::new(secrets);
-            let answer = live.follow(pipes.as_mut(), log, self.agent.runtime.exec_sync(request)).await;
+            let answer = output.follow(pipes, self.agent.runtime.exec_sync(request)).await;
             return match answer.map(tonic::Response::into_inner) {
-                Ok(answer) => Report {
-                    performed: Performed::Exec {
-                        exit_code: answer.exit_code,
-                        said_ok: answer.stdout.trim_ascii() == b"ok",
-                    },
-                    stdout: readable(&answer.stdout, secrets),
-                    stderr: readable(&answer.stderr, secrets),
-                    unwritten: Some(live.finish([&answer.stdout, &answer.stderr])),
-                },
+                Ok(answer) => {
+                    output.complete([&answer.stdout, &answer.stderr]);
+                    Report {
+                        performed: Performed::Exec {
+                            exit_code: answer.exit_code,
+                            said_ok: answer.stdout.trim_ascii() == b"ok",
+                        },
+                        stdout: readable(&answer.stdout, secrets),
+                        stderr: readable(&answer.stderr, secrets),
+                    }
+                }
                 Err(status) => refused(status.message().to_owned()),
             };
         }
         if let Some(action) = &self.handler.http_get {
             let action = expanded_action(action, expanded);
             return match ask(&self.agent, target, &action, reason).await {
-                Ok(answer) => Report {
-                    performed: Performed::Http(answer.status),
-                    stdout: readable(answer.body.as_bytes(), secrets),
-                    stderr: String::new(),
-                    unwritten: None,
-                },
+                Ok(answer) => {
+                    let body = readable(answer.body.as_bytes(), secrets);
+                    output.whole(&body);
+                    Report { performed: Performed::Http(answer.status), stdout: body, stderr: String::new() }
+                }
                 // The address may hold what was expanded into it; the manifest's words say where it went.
                 Err(HandlerError::Http { error, .. }) => refused(error.to_string()),
                 Err(error) => refused(error.to_string()),
@@ -320,12 +316,6 @@ impl HookJob {
             return Report::silent(Performed::Slept(time));
         }
         refused("no supported action".to_owned())
-    }
-}
-
-fn remark(log: &mut Option<HookLog>, text: &str) {
-    if let Some(log) = log {
-        log.remark(text);
     }
 }
 

@@ -37,6 +37,7 @@ mod container_config;
 mod directory_keeper;
 mod disk_usage;
 mod downward;
+mod ends;
 mod env_files;
 mod environment_record;
 mod environment_sources;
@@ -158,6 +159,17 @@ impl KubeletHandle {
         self.interface.pods.left(inbox::Leave { longest_grace }).await;
     }
 
+    /// Waits until pods that are on their way out are out, at most a few seconds: for a node that is about to end in order.
+    /// Begins nothing, and stops nothing that was not to stop before.
+    pub async fn ends_finished(&self) {
+        // Whoever was told of a deletion has passed it on when this is answered.
+        self.interface.pods.list().await;
+        let left = self.interface.agent.ends.finished(ends::PATIENCE).await;
+        if left > 0 {
+            tracing::info!(pods = left, "pods are still on their way out; the next start goes on with them");
+        }
+    }
+
     /// Waits until all tasks have ended after the shutdown.
     pub async fn stopped(&self) {
         self.interface.agent.tasks.wait().await;
@@ -238,6 +250,7 @@ fn spawn(
         tasks: tasks.clone(),
         running_hooks: hook_log::RunningHooks::default(),
         ending: stop.clone(),
+        ends: ends::Ends::default(),
         runtime_changes: tokio::sync::watch::Sender::new(0),
         node: tokio::sync::watch::Sender::new(None),
         has_api: client.is_some(),

@@ -76,6 +76,8 @@ pub(crate) struct LogReader {
     at_line_start: bool,
     written: u64,
     done: bool,
+    /// A file that takes its name is another log.
+    of_one_file: bool,
 }
 
 impl LogReader {
@@ -95,7 +97,13 @@ impl LogReader {
             at_line_start: true,
             written: 0,
             done: false,
+            of_one_file: false,
         })
+    }
+
+    /// It reads this file to its end, whoever gets its name.
+    pub(crate) fn of_one_file(self) -> Self {
+        Self { of_one_file: true, ..self }
     }
 
     /// The limit of bytes is reached.
@@ -192,6 +200,9 @@ impl LogReader {
 
     /// Whether the file that is read is not the one that is written any more. It does not grow then.
     fn is_rotated(&self) -> io::Result<bool> {
+        if self.of_one_file {
+            return Ok(false);
+        }
         let Ok(current) = std::fs::metadata(&self.path) else {
             return Ok(false);
         };

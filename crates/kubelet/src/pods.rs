@@ -171,6 +171,17 @@ enum Worker {
     Ended,
 }
 
+/// What a worker is told before it begins.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    /// The pod is to run.
+    Stays,
+    /// Its object is gone.
+    Vanished,
+    /// The node is taken down.
+    Leaves(Leave),
+}
+
 /// The task's state.
 pub(crate) struct PodsTask {
     agent: SharedAgent,
@@ -285,7 +296,12 @@ impl PodsTask {
         let pod = as_of_api(pod);
         self.pods.insert(uid.clone(), pod.clone());
         match self.workers.get(&uid) {
-            Some(Worker::Running(inbox, _)) => inbox.put_pod(pod),
+            Some(Worker::Running(inbox, _)) => {
+                if pod.metadata.deletion_timestamp.is_some() {
+                    self.agent.ends.note(&uid, true);
+                }
+                inbox.put_pod(pod);
+            }
             Some(Worker::Ended) => {}
             None => self.begin(&uid, pod),
         }
@@ -314,7 +330,7 @@ impl PodsTask {
         }
         fault::point("pod.begun");
         let memory = saved.map(|saved| saved.memory).unwrap_or_default();
-        self.spawn(uid, WorkerStart { pod, memory }, false);
+        self.spawn(uid, WorkerStart { pod, memory }, Fate::Stays);
     }
 
     /// Why a pod that was bound to this node does not fit it. One that was taken up before is not asked again.
@@ -371,11 +387,14 @@ impl PodsTask {
         }
     }
 
-    fn spawn(&mut self, uid: &str, start: WorkerStart, vanished: bool) {
+    fn spawn(&mut self, uid: &str, start: WorkerStart, fate: Fate) {
         let inbox = Inbox::default();
         inbox.put_pod(start.pod.clone());
-        if vanished {
-            inbox.put_vanished();
+        // Before it looks for the first time: what stops is not mounted and probed again.
+        match fate {
+            Fate::Stays => {}
+            Fate::Vanished => inbox.put_vanished(),
+            Fate::Leaves(leave) => inbox.put_leave(leave),
         }
         let claim = Claim::of(&start.pod);
         let worker = PodWorker::new(self.agent.clone(), inbox.clone(), uid.to_owned(), start);
@@ -397,6 +416,7 @@ impl PodsTask {
         }
         match self.workers.get(uid) {
             Some(Worker::Running(inbox, _)) => {
+                self.agent.ends.note(uid, true);
                 inbox.put_vanished();
                 self.vanished.insert(uid.to_owned());
             }
@@ -411,6 +431,7 @@ impl PodsTask {
     }
 
     fn ended(&mut self, uid: &str) {
+        self.agent.ends.note(uid, false);
         self.workers.insert(uid.to_owned(), Worker::Ended);
         // If the API still has the object, its deletion will come; if not, it has come already.
         if self.vanished.remove(uid) || !self.pods.contains_key(uid) {
@@ -461,7 +482,7 @@ impl PodsTask {
             }
             let saved = self.load(&uid, &from_runtime.clone().unwrap_or_default());
             if let Some((pod, memory)) = begun_before(saved, from_runtime) {
-                self.spawn(&uid, WorkerStart { pod: Arc::new(pod), memory }, false);
+                self.spawn(&uid, WorkerStart { pod: Arc::new(pod), memory }, Fate::Leaves(leave));
             }
         }
         for worker in self.workers.values() {
@@ -512,11 +533,11 @@ impl PodsTask {
                 self.statics.unclaimed.insert(uid.clone());
                 self.statics.wanted.insert(uid.clone(), pod.clone());
                 self.pods.insert(uid.clone(), pod.clone());
-                self.spawn(&uid, WorkerStart { pod, memory }, false);
+                self.spawn(&uid, WorkerStart { pod, memory }, Fate::Stays);
                 continue;
             }
             tracing::info!(uid, "stopping a pod that was deleted while the node agent was away");
-            self.spawn(&uid, WorkerStart { pod, memory }, true);
+            self.spawn(&uid, WorkerStart { pod, memory }, Fate::Vanished);
         }
     }
 

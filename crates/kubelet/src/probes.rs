@@ -50,6 +50,11 @@ impl PodProbes {
                 ContainerPhase::Created | ContainerPhase::Exited { .. } | ContainerPhase::Unknown => false,
             })
         };
+        if memory.node_leaves {
+            // Nobody asks any more whether it is well.
+            self.tasks.clear();
+            return;
+        }
         self.tasks.retain(|id, _| running(id));
         let Some(network) = pod_network(agent, pod, runtime) else {
             return;
@@ -202,6 +207,8 @@ impl Prober {
                 self.warn(event::PROBE_WARNING, format!("{title} probe warning: {output}")).await;
                 counter.note(true)
             }
+            // A command of it ended with its container, too.
+            ProbeOutcome::Failure(_) if !self.is_running().await => None,
             ProbeOutcome::Failure(output) => {
                 self.warn(event::UNHEALTHY, format!("{title} probe failed: {output}")).await;
                 counter.note(false)
@@ -218,6 +225,10 @@ impl Prober {
     /// Tells what a probe found out. What it printed is the container's, which may print its secrets; everybody who sees
     /// events would see them.
     async fn warn(&self, reason: &'static str, message: String) {
+        if self.inbox.is_stopping() {
+            // It was told to end: that it is not ready is as it should be.
+            return;
+        }
         let variables = environment_record::variables(&self.agent, &self.pod, &self.container.name);
         let secrets = secret_values(&self.agent, &self.pod, &self.container, &variables).await;
         let message = secrets.hide(&message);

@@ -164,7 +164,10 @@ impl PodWorker {
             match next {
                 Next::Again => tokio::task::yield_now().await,
                 Next::After(time) => self.wait(time).await,
-                Next::Gone => return,
+                Next::Gone => {
+                    self.agent.ends.note(&self.uid, false);
+                    return;
+                }
             }
         }
     }
@@ -217,6 +220,7 @@ impl PodWorker {
         self.save();
         fault::point("turn.saved");
         let plan = lifecycle::plan(self.view());
+        self.agent.ends.note(&self.uid, lifecycle::is_ending(&self.view(), &plan));
         // Before a pod is forgotten its last status is written there, after its events. An API server that is away keeps
         // nothing from being done here, and one that is slow does not hold it up.
         let due = if plan.actions.contains(&Action::Forget) { None } else { self.status_due() };

@@ -72,7 +72,7 @@ pub use placement::{
     Amounts, Claim, HostPort, Load, Obstacle, Refusal, allocatable, is_kept_out, is_wanted, obstacles,
     refusal, selects_node, tolerates,
 };
-pub use plan::plan;
+pub use plan::{is_ending, plan};
 pub use probe::{ProbeCounter, ProbeKind, ProbeTiming};
 pub use restart::{AfterExit, RestartPolicy, after_exit, will_restart};
 pub use status::{NodeIdentity, status};

@@ -35,3 +35,9 @@ pub fn plan(view: PodView<'_>) -> Plan {
     }
     plan
 }
+
+/// Whether the pod is on its way out and not there yet: something of it stands, or there is something to do.
+pub fn is_ending(view: &PodView<'_>, plan: &Plan) -> bool {
+    let stands = view.runtime.ready_sandbox().is_some();
+    stop_order(view).is_some() && (stands || !plan.actions.is_empty())
+}

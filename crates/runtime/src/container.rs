@@ -56,6 +56,25 @@ impl Phase {
     }
 }
 
+/// What whoever manages a container does with it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Attention {
+    /// Commands that somebody has executed in it and waits for: its hooks, among others.
+    pub(crate) commands: usize,
+    /// A command was executed, or it was asked to end.
+    pub(crate) came: bool,
+}
+
+/// A command that somebody waits for, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct AttendedCommand(watch::Sender<Attention>);
+
+impl Drop for AttendedCommand {
+    fn drop(&mut self) {
+        self.0.send_modify(|attention| attention.commands = attention.commands.saturating_sub(1));
+    }
+}
+
 /// One container.
 #[derive(Debug)]
 pub(crate) struct Container {
@@ -63,6 +82,7 @@ pub(crate) struct Container {
     pub(crate) config: ContainerConfig,
     pub(crate) record: ContainerRecord,
     phase: watch::Sender<Phase>,
+    attention: watch::Sender<Attention>,
     /// Changed by `UpdateContainerResources`.
     resources: std::sync::Mutex<LinuxContainerResources>,
     /// Who the process runs as, once that was read: a node agent asks for the status of what runs again and again.
@@ -83,6 +103,7 @@ impl Container {
             config,
             record,
             phase,
+            attention: watch::Sender::default(),
             resources: std::sync::Mutex::new(resources),
             user: std::sync::OnceLock::new(),
         }
@@ -108,6 +129,35 @@ impl Container {
         let mut phase = self.phase.subscribe();
         // The sender lives in this very container.
         let _ = phase.wait_for(|phase| matches!(phase, Phase::Exited { .. })).await;
+    }
+
+    /// Somebody executes a command in it and waits for its end.
+    pub(crate) fn attend_command(&self) -> AttendedCommand {
+        self.attention.send_modify(|attention| {
+            attention.commands += 1;
+            attention.came = true;
+        });
+        AttendedCommand(self.attention.clone())
+    }
+
+    /// Somebody wants it to end.
+    pub(crate) fn attend_stop(&self) {
+        self.attention.send_modify(|attention| attention.came = true);
+    }
+
+    /// Completes when the container has ended, or the attention that it gets is as wanted.
+    pub(crate) async fn ended_or_attended(&self, wanted: impl Fn(Attention) -> bool) {
+        let mut attention = self.attention.subscribe();
+        tokio::select! {
+            () = self.ended() => {}
+            // The sender lives in this very container.
+            _ = attention.wait_for(|attention| wanted(*attention)) => {}
+        }
+    }
+
+    /// From now on it is told anew whether somebody attends to it.
+    pub(crate) fn forget_attention(&self) {
+        self.attention.send_modify(|attention| attention.came = false);
     }
 
     /// Who the process runs as; `read` is asked until it knows.

@@ -169,6 +169,7 @@ impl Runtime {
         if matches!(container.phase(), Phase::Exited { .. }) {
             return Ok(());
         }
+        container.attend_stop();
         let sandbox = self.state.sandbox(&container.record.sandbox)?;
         let Standing::Ready(link) = sandbox.standing() else {
             // Without a shim it was killed, and is about to be noted as ended.

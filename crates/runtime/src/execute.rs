@@ -140,6 +140,7 @@ impl Runtime {
         copies: Copies,
     ) -> Result<ExecSyncResponse, CallError> {
         let streams = Streams { stdin: false, stdout: true, stderr: true, terminal: false };
+        let _attended = self.state.container(container_id)?.attend_command();
         let Execution { number, link, stdout, stderr, ended, .. } =
             self.begin_execution(container_id, args, environment, streams).await?;
         let (stdout, stderr) = (collect(stdout, copies.stdout), collect(stderr, copies.stderr));

@@ -292,10 +292,10 @@ impl RuntimeState {
         self.events.subscribe()
     }
 
-    /// Tells everybody who listens.
-    pub(crate) fn publish(&self, container: &str, sandbox: &str, kind: ContainerEventType) {
+    /// Tells everybody who listens; answers whether anybody does.
+    pub(crate) fn publish(&self, container: &str, sandbox: &str, kind: ContainerEventType) -> bool {
         if self.events.receiver_count() == 0 {
-            return;
+            return false;
         }
         let containers_statuses = self
             .containers_of(sandbox)
@@ -312,7 +312,7 @@ impl RuntimeState {
             containers_statuses,
         };
         // Nobody listens any more: nobody misses it.
-        let _ = self.events.send(event);
+        self.events.send(event).is_ok()
     }
 
     /// What to do with the events of a shim. Holds no reference that would keep a closed runtime alive.

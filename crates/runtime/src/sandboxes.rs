@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use crate::call_error::{CallError, OnPath as _};
 use crate::cgroup::Cgroup;
 use crate::compose::{limits, own_users, shares_processes};
-use crate::container::Phase;
+use crate::container::{Container, Phase};
 use crate::launch::Resources;
 use crate::protocol::{self, Call, Reply, ShimReady, ShimSpec};
 use crate::reexec;
@@ -31,8 +31,14 @@ const SHIM_DEADLINE: Duration = Duration::from_secs(20);
 /// A kill takes effect within this time, or the process hangs in the kernel.
 pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(20);
 
-/// How long containers of a sandbox that is stopped from outside may take to end in order.
+/// How long containers of a sandbox that is stopped from outside may take to end in order, once nothing is executed in them.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
+
+/// How long whoever manages them may take to begin with that: on a busy machine it hears of it late.
+const LONGEST_SILENCE: Duration = Duration::from_secs(5);
+
+/// How long what it then executes in them may take.
+const LONGEST_HOOK: Duration = Duration::from_secs(10);
 
 /// Size of /dev/shm of a pod, in bytes.
 const SHM_BYTES: u64 = 64 * 1024 * 1024;
@@ -176,11 +182,10 @@ impl Runtime {
             .filter(|container| matches!(container.phase(), Phase::Running(_)))
             .collect();
         if sandbox.is_ready() && !running.is_empty() {
+            running.iter().for_each(|container| container.forget_attention());
             sandbox.leave();
-            self.state.publish(&id, &id, ContainerEventType::ContainerStoppedEvent);
-            let ends = futures::future::join_all(running.iter().map(|container| container.ended()));
-            // Late or not: what has not ended is ended now.
-            let _ = tokio::time::timeout(LAST_MOMENT, ends).await;
+            let is_heard = self.state.publish(&id, &id, ContainerEventType::ContainerStoppedEvent);
+            last_moment(&running, is_heard).await;
         }
         self.stop_sandbox(&id).await
     }
@@ -257,6 +262,21 @@ impl RuntimeState {
         }
         (group.path().to_owned(), true)
     }
+}
+
+/// Gives containers time to end in order: until somebody attends to them, if anybody hears of it, until what that one executes
+/// in them has ended, and a moment more. Late or not: what has not ended after that is ended then.
+async fn last_moment(running: &[Arc<Container>], is_heard: bool) {
+    if is_heard {
+        let attended =
+            running.iter().map(|container| container.ended_or_attended(|attention| attention.came));
+        let _ = tokio::time::timeout(LONGEST_SILENCE, futures::future::join_all(attended)).await;
+    }
+    let idle =
+        running.iter().map(|container| container.ended_or_attended(|attention| attention.commands == 0));
+    let _ = tokio::time::timeout(LONGEST_HOOK, futures::future::join_all(idle)).await;
+    let ends = running.iter().map(|container| container.ended());
+    let _ = tokio::time::timeout(LAST_MOMENT, futures::future::join_all(ends)).await;
 }
 
 /// Ends a shim with whatever it may still run, and waits until it is gone.

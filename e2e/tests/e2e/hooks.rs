@@ -217,6 +217,52 @@ fn a_hook_that_hangs_can_be_read_while_it_runs() {
     world.delete("p");
 }
 
+/// What a hook had printed last was lost when its time was over: it was still on its way, or might have been the beginning of a
+/// secret.
+#[test]
+fn what_a_hook_had_printed_when_its_time_was_over_is_in_its_log_and_a_long_output_is_read_while_it_runs() {
+    let name = "what_a_hook_had_printed_when_its_time_was_over_is_in_its_log_and_a_long_output_is_read_while_it_runs";
+    if !with_kubectl(name) {
+        return;
+    }
+    let world = World::new(&[]);
+    let secret =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter22hunter22}\n";
+    world.node.kubectl_ok(&["create", "-f", "-"], secret);
+    // 60,000 bytes at once, then something that goes on until its time is over, and a line that is not finished.
+    let hook = "head -c 60000 /dev/zero | tr '\\0' x; echo; echo $PASSWORD; touch /out/half; \
+                until [ -e /out/go ]; do sleep 0.05; done; while :; do sleep 0.02; printf 'on hunter22hunt'; done";
+    let container = format!(
+        "    env: [{{name: PASSWORD, valueFrom: {{secretKeyRef: {{name: s, key: password}}}}}}]\n    lifecycle: {{postStart: {{exec: {{command: [/bin/sh, -c, \"{hook}\"]}}}}}}"
+    );
+    world.create(&Pod {
+        annotations: "    hooks.coracle.dev/timeouts: '{\"c\": {\"postStart\": \"6s\"}}'",
+        container: &container,
+        ..Pod::default()
+    });
+    let log = || world.logs(&["pod/p", "--hook", "postStart"]).stdout;
+    world.wait_for_text("half", str::is_empty);
+    let deadline = std::time::Instant::now() + e2e::PATIENCE;
+    while !log().contains("\n****\n") {
+        assert!(std::time::Instant::now() < deadline, "{}", world.node.log());
+        std::thread::yield_now();
+    }
+    assert_eq!(log().matches('x').count(), 60_000, "all of it can be read before the end");
+    std::fs::write(world.out.join("go"), "").expect("written");
+    let event = world.events("FailedPostStartHook");
+    assert!(event.contains("6 s"), "{event}");
+    let log = log();
+    let (before, after) = log.rsplit_once("[postStart hook failed").expect("it failed");
+    assert!(before.len() < 70_000 && after.contains("attempt 1"), "{} {after}", before.len());
+    assert!(
+        before.trim_end().ends_with("on hunter22hunt") || before.trim_end().ends_with("on"),
+        "{:?}",
+        &before[before.len() - 200..]
+    );
+    assert!(!log.contains("hunter22hunter22"), "secrets are hidden");
+    world.delete("p");
+}
+
 /// `coracle down` is an order from outside: it ended pods without their preStop hooks.
 #[test]
 fn down_lets_pre_stop_hooks_run_and_now_does_not_and_neither_does_the_second_interrupt() {
@@ -547,14 +593,12 @@ impl Drop for Part {
     }
 }
 
-/// Asks the runtime for its sandboxes, and to stop them all, as `crictl` does.
-fn sandboxes(socket: &std::path::Path, stop: bool) -> usize {
+/// Asks the runtime for its sandboxes, and to stop them all, as `crictl` does. Nothing when it does not answer.
+fn sandboxes(socket: &std::path::Path, stop: bool) -> Option<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let Ok((mut client, _)) = cri::connect(socket).await else { return 0 };
-        let Ok(list) = client.list_pod_sandbox(cri::v1::ListPodSandboxRequest::default()).await else {
-            return 0;
-        };
+        let (mut client, _) = cri::connect(socket).await.ok()?;
+        let list = client.list_pod_sandbox(cri::v1::ListPodSandboxRequest::default()).await.ok()?;
         let items = list.into_inner().items;
         for sandbox in &items {
             if stop {
@@ -562,7 +606,7 @@ fn sandboxes(socket: &std::path::Path, stop: bool) -> usize {
                 client.stop_pod_sandbox(request).await.expect("stopped");
             }
         }
-        items.len()
+        Some(items.len())
     })
 }
 
@@ -587,7 +631,7 @@ fn a_container_whose_sandbox_is_stopped_hears_dependency_and_starts_again() {
             std::thread::yield_now();
         }
     };
-    wait("the runtime serves", &|| socket.exists());
+    wait("the runtime serves", &|| sandboxes(&socket, false).is_some());
     let agent_data = text(&top.join("agent"));
     let agent = Part::start(
         &place,
@@ -615,11 +659,11 @@ fn a_container_whose_sandbox_is_stopped_hears_dependency_and_starts_again() {
     std::fs::write(pods.join("p.yaml"), pod.manifest(&out)).expect("written");
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap_or_default();
     wait("the pod runs", &|| read("starts") == "started\n");
-    assert_eq!(sandboxes(&socket, true), 1);
+    assert_eq!(sandboxes(&socket, true), Some(1));
     wait("the hook hears why", &|| read("stops") == "Dependency\n");
     wait("it starts again in a new sandbox", &|| read("starts") == "started\nstarted\n");
     std::fs::remove_file(pods.join("p.yaml")).expect("removed");
-    wait("the pod is gone", &|| sandboxes(&socket, false) == 0);
+    wait("the pod is gone", &|| sandboxes(&socket, false) == Some(0));
     assert_eq!(read("stops"), "Dependency\nDelete\n");
     drop(agent);
     drop(cri);

@@ -250,3 +250,123 @@ fn a_daemon_that_is_killed_again_and_again_starts_nothing_twice_and_forgets_noth
     let node = Node::up(&place, &[]);
     node.wait_for(&["get", "pods", "-o", "name"], str::is_empty);
 }
+
+/// Pods that were deleted right before their node ended in order left their sandboxes behind, without containers.
+#[test]
+fn a_node_that_ends_while_pods_are_on_their_way_out_leaves_no_shim_without_containers() {
+    if !privileged("a_node_that_ends_while_pods_are_on_their_way_out_leaves_no_shim_without_containers") {
+        return;
+    }
+    let place = Place::new();
+    let mark = place.data().display().to_string();
+    let mut node = Node::up(&place, &[]);
+    // Ends half a second after it was told to.
+    let script = "trap 'sleep 0.5; exit 0' TERM; while true; do sleep 0.05; done";
+    let spec = format!(
+        "  terminationGracePeriodSeconds: 8\n  containers: [{{name: c, image: coracle.dev/host, command: [/bin/sh, -c, {script:?}]}}]\n"
+    );
+    let names = ["stays", "a", "b", "c", "d", "e", "f"];
+    let manifest = names.map(|name| pod(name, &spec)).join("---\n");
+    node.kubectl_ok(&["apply", "-f", "-"], &manifest);
+    for name in names {
+        node.wait_for(&phase_of(name), |phase| phase == "Running");
+    }
+    let mut delete = vec!["delete", "pods", "--wait=false"];
+    delete.extend(&names[1..]);
+    node.kubectl_ok(&delete, "");
+    let told = ["get", "events", "--field-selector", "reason=Killing", "-o", "name"];
+    node.wait_for(&told, |events| !events.is_empty());
+    node.end();
+    let left = e2e::shims(&mark);
+    assert_eq!(left.len(), 1, "{left:?}");
+    let node = Node::up(&place, &[]);
+    assert_eq!(node.kubectl_ok(&["get", "pods", "-o", "name"], ""), "pod/stays\n");
+    assert_eq!(e2e::shims(&mark), left);
+}
+
+/// It said of itself that it could not mount and that pods were not well: the pods that it was stopping.
+#[test]
+fn down_and_ctrl_c_complain_of_nothing_that_they_do_themselves() {
+    if !privileged("down_and_ctrl_c_complain_of_nothing_that_they_do_themselves") {
+        return;
+    }
+    use std::io::Read;
+    // Not ready any more as soon as it is told to end, which takes it some probes.
+    let script =
+        "touch /tmp/up; echo up; trap 'rm /tmp/up; sleep 2.5; exit 0' TERM; while true; do sleep 0.05; done";
+    let probe = "exec: {command: [test, -e, /tmp/up]}, periodSeconds: 1, failureThreshold: 1";
+    let spec = format!(
+        "  terminationGracePeriodSeconds: 20\n  volumes: [{{name: m, configMap: {{name: m}}}}, {{name: e, emptyDir: {{medium: Memory}}}}]\n  containers:\n  - name: c\n    image: coracle.dev/host\n    command: [/bin/sh, -c, {script:?}]\n    volumeMounts: [{{name: m, mountPath: /m}}, {{name: e, mountPath: /e}}]\n    readinessProbe: {{{probe}}}\n    livenessProbe: {{{probe}}}\n    lifecycle: {{preStop: {{sleep: {{seconds: 1}}}}}}\n"
+    );
+    let manifest = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{a: b}}\n---\n{}",
+        pod("p", &spec)
+    );
+    let place = Place::new();
+    let mut node = Node::up(&place, &[]);
+    node.kubectl_ok(&["apply", "-f", "-"], &manifest);
+    let ready = ["get", "pod", "p", "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}"];
+    node.wait_for(&ready, |ready| ready == "True");
+    node.end();
+    let alarming = |text: &str| {
+        text.contains("WARN")
+            || text.contains("ERROR")
+            || text.contains("FailedMount")
+            || text.contains("Unhealthy")
+    };
+    assert!(!alarming(&node.log()), "{}", node.log());
+    let mut down = place.coracle(&["down", "--data-dir"]);
+    down.arg(place.data());
+    let said = e2e::finish(&mut down, "");
+    assert!(said.status == 0 && !alarming(&said.stderr), "{}", said.all());
+
+    let file = place.file("pod.yaml", &manifest);
+    let mut run = place.coracle(&["run", "--data-dir"]);
+    run.arg(place.data()).arg(file).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = run.spawn().expect("it starts");
+    let mut out = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
+    assert!(line.ends_with("up\n"), "{line}");
+    let signalled = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(signalled.is_ok_and(|status| status.success()));
+    let mut said = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{said}");
+    assert!(!alarming(&said), "{said}");
+}
+
+/// A start right after `kill -9` said that the store was in use.
+#[test]
+fn a_start_waits_for_who_is_about_to_release_its_directory_and_no_shim_ever_holds_it() {
+    if !privileged("a_start_waits_for_who_is_about_to_release_its_directory_and_no_shim_ever_holds_it") {
+        return;
+    }
+    let place = Place::new();
+    let mark = place.data().display().to_string();
+    let mut node = Node::up(&place, &[]);
+    let spec = "  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: coracle.dev/host, command: [sleep, \"100000\"]}]\n";
+    node.kubectl_ok(&["apply", "-f", "-"], &pod("p", spec));
+    node.wait_for(&phase_of("p"), |phase| phase == "Running");
+    for (shim, _) in e2e::shims(&mark) {
+        for entry in std::fs::read_dir(format!("/proc/{shim}/fd")).expect("its descriptors").flatten() {
+            let file = std::fs::read_link(entry.path()).unwrap_or_default();
+            let inherited = file.ends_with("state.db") || file.to_string_lossy().ends_with("lock");
+            assert!(!inherited, "the shim has {}", file.display());
+        }
+    }
+    node.kill();
+    // Somebody who is still about to end, with what the node had open.
+    let mut late = std::process::Command::new("flock");
+    let mut late = late.arg(place.data().join("state.db")).args(["sleep", "1"]).spawn().expect("it starts");
+    let deadline = std::time::Instant::now() + e2e::PATIENCE;
+    let locks = || std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    while !locks().contains(&format!(" {} ", late.id())) {
+        assert!(std::time::Instant::now() < deadline, "it does not lock");
+        std::thread::yield_now();
+    }
+    let node = Node::up(&place, &[]);
+    assert!(node.log().contains("waiting for its end"), "{}", node.log());
+    assert!(late.wait().expect("a child").success());
+    node.wait_for(&phase_of("p"), |phase| phase == "Running");
+}

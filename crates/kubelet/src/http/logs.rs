@@ -46,7 +46,10 @@ pub(super) async fn answer(
     };
     let reader = LogReader::open(&log.path, options);
     let reader = match reader {
-        Ok(reader) => reader,
+        Ok(reader) => match log.writer {
+            Writer::Container(_) => reader,
+            Writer::Hook { .. } => reader.of_one_file(),
+        },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(HttpError::NotFound(format!(
                 "the log of container \"{container}\" is not there (any more)"

@@ -292,7 +292,8 @@ async fn last_moment() {
             }
             tokio::task::yield_now().await;
         }
-        let answer = node.exec_in(&id, &["/bin/sh", "-c", "echo bye"], 0).await.unwrap();
+        // Longer than a container that nobody attends to is waited for.
+        let answer = node.exec_in(&id, &["/bin/sh", "-c", "sleep 2.5; echo bye"], 0).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&answer.stdout), "bye\n");
         node.stop(&id, 10).await;
         assert_eq!(node.ended(&id).await.exit_code, 7, "it ended in order");
