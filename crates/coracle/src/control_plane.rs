@@ -163,7 +163,7 @@ impl ControlPlane {
         let failed = |error: &dyn std::error::Error| Failure::new(CANNOT_START, error);
         let database = config.directory.join("state.db");
         if config.objects == Objects::OnDisk {
-            data_directory::released(config.directory, data_directory::RELEASE).await;
+            data_directory::released(config.directory, data_directory::STORE, data_directory::RELEASE).await;
         }
         let store = open_store(config.objects, &database)?;
         // Also one that does not listen has an authority: pods find its certificate in `kube-root-ca.crt`.

@@ -74,7 +74,7 @@ async fn serve(args: &CriArgs, socket: &Path) -> Result<(), Failure> {
         failed(error).place(data_dir.display().to_string()).hint("choose another directory with --data-dir")
     };
     std::fs::create_dir_all(&data_dir).map_err(|error| in_use(&error))?;
-    data_directory::released(&data_dir, data_directory::RELEASE).await;
+    data_directory::released(&data_dir, data_directory::RUNTIME, data_directory::RELEASE).await;
     let mut images = ImageStore::open(data_dir.join("images")).map_err(|error| in_use(&error))?;
     if args.allow_host_image {
         images = images.with_host_image();

@@ -39,18 +39,22 @@ pub(crate) fn cannot_use(path: &Path, error: &io::Error) -> Failure {
         .hint("choose another with --data-dir")
 }
 
-/// What the parts of a node lock in its directory, each for as long as it lives.
-const LOCKED: [&str; 4] = ["state.db", "network/lock", "runtime/runtime.lock", "kubelet.lock"];
+/// What the store of a node locks in its directory for as long as it lives.
+pub(crate) const STORE: &[&str] = &["state.db"];
+/// What its runtime and its network lock.
+pub(crate) const RUNTIME: &[&str] = &["network/lock", "runtime/runtime.lock"];
+/// What its node agent locks, if that is a process of its own.
+pub(crate) const AGENT: &[&str] = &["kubelet.lock"];
 
 /// How long whoever uses a directory may take to let it go. One that was killed is gone in that time, with what it was about to
 /// start: until that runs, it holds what its parent held.
 pub(crate) const RELEASE: Duration = Duration::from_secs(2);
 
-/// Waits until nobody uses a node's directory, at most so long. Who then still does is told by the part that needs it.
-pub(crate) async fn released(base: &Path, patience: Duration) {
+/// Waits until nobody holds these of a node's directory, at most so long. Who then still does is told by the part that needs it.
+pub(crate) async fn released(base: &Path, locked: &[&str], patience: Duration) {
     let until = Instant::now() + patience;
     let mut told = false;
-    while let Some(file) = LOCKED.iter().map(|name| base.join(name)).find(|file| is_locked(file)) {
+    while let Some(file) = locked.iter().map(|name| base.join(name)).find(|file| is_locked(file)) {
         if Instant::now() >= until {
             return;
         }
@@ -69,20 +73,21 @@ fn is_locked(file: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FlockOperation, LOCKED, RELEASE, flock, is_locked, released};
+    use super::{AGENT, FlockOperation, RELEASE, RUNTIME, STORE, flock, is_locked, released};
     use std::time::Duration;
 
     /// A start right after `kill -9` said that the store was in use.
     #[tokio::test]
     async fn a_directory_that_is_about_to_be_released_is_waited_for_and_another_one_is_not() {
         let place = tempfile::tempdir().expect("a directory");
-        released(place.path(), Duration::ZERO).await;
-        for name in LOCKED {
+        let all = [STORE, RUNTIME, AGENT].concat();
+        released(place.path(), &all, Duration::ZERO).await;
+        for name in &all {
             let path = place.path().join(name);
             std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
             let held = std::fs::File::create(&path).expect("made");
             flock(&held, FlockOperation::LockExclusive).expect("locked");
-            released(place.path(), Duration::from_millis(30)).await;
+            released(place.path(), &all, Duration::from_millis(30)).await;
             assert!(is_locked(&path), "it gave up");
             // A descriptor that a child has inherited holds the lock as well.
             let inherited = held.try_clone().expect("copied");
@@ -91,7 +96,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 drop(inherited);
             };
-            tokio::join!(released(place.path(), RELEASE), release);
+            tokio::join!(released(place.path(), &all, RELEASE), release);
             assert!(!is_locked(&path), "{name}");
         }
     }

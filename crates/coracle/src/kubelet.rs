@@ -129,7 +129,7 @@ async fn stay(args: &KubeletArgs, config: NodeConfig, socket: Option<PathBuf>) -
     };
     data_directory::make_private(&directory)
         .map_err(|error| data_directory::cannot_use(&directory, &error))?;
-    data_directory::released(&directory, data_directory::RELEASE).await;
+    data_directory::released(&directory, data_directory::AGENT, data_directory::RELEASE).await;
     let lock = lock(&directory)?;
     let (own, clients, addresses) = match foreign {
         Some(clients) => (None, clients, machine_addresses()),

@@ -349,6 +349,7 @@ pub(crate) async fn open_runtime(
     if config.host_image {
         images = images.with_host_image();
     }
+    data_directory::released(directory, data_directory::RUNTIME, data_directory::RELEASE).await;
     let network = Network::open(NetworkConfig::new(directory)).map_err(|error| failed(&error))?;
     let runtime_config = RuntimeConfig {
         pod_max_pids: config.options.pod_max_pids.most(),

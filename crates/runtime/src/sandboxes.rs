@@ -201,10 +201,20 @@ impl Runtime {
             stopped?;
         }
         fault::point("sandbox.emptied");
-        if !sandbox.host_network() {
-            self.state.network.teardown_pod(&id).await?;
-        }
-        fault::point("sandbox.disconnected");
+        // The kernel takes some time to take a link apart. Should this process end meanwhile, the next one takes away the
+        // networks of sandboxes that are marked as stopped; and whoever removes this one disconnects it once more.
+        let disconnect = async {
+            if !sandbox.host_network() {
+                self.state.network.teardown_pod(&id).await?;
+            }
+            fault::point("sandbox.disconnected");
+            Ok(())
+        };
+        let (disconnected, ()) = tokio::join!(biased; disconnect, self.end_sandbox_process(&sandbox, &id));
+        disconnected
+    }
+
+    async fn end_sandbox_process(&self, sandbox: &Sandbox, id: &str) {
         let record = sandbox.change_record(|record| record.stopped = true);
         if let Err(error) =
             state_files::write_json(&record_path(&sandbox.directory), &record, Durability::Synced)
@@ -218,7 +228,6 @@ impl Runtime {
             end_shim(&link, record.shim_pid).await;
             fault::point("shim.ended");
         }
-        Ok(())
     }
 
     /// Removes the sandbox and all that belongs to it. Removing what is not there does nothing.

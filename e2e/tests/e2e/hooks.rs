@@ -230,7 +230,7 @@ fn what_a_hook_had_printed_when_its_time_was_over_is_in_its_log_and_a_long_outpu
         "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter22hunter22}\n";
     world.node.kubectl_ok(&["create", "-f", "-"], secret);
     // 60,000 bytes at once, then something that goes on until its time is over, and a line that is not finished.
-    let hook = "head -c 60000 /dev/zero | tr '\\0' x; echo; echo $PASSWORD; touch /out/half; \
+    let hook = "head -c 60000 /dev/zero | tr -c x x; echo; echo $PASSWORD; touch /out/half; \
                 until [ -e /out/go ]; do sleep 0.05; done; while :; do sleep 0.02; printf 'on hunter22hunt'; done";
     let container = format!(
         "    env: [{{name: PASSWORD, valueFrom: {{secretKeyRef: {{name: s, key: password}}}}}}]\n    lifecycle: {{postStart: {{exec: {{command: [/bin/sh, -c, \"{hook}\"]}}}}}}"

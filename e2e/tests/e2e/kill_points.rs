@@ -84,7 +84,7 @@ const HOOK: [(&str, Again); 8] = [
 const IMPORT: [&str; 4] = ["image.locked", "image.layers_adopted", "image.described", "image.named"];
 
 /// The end of a pod, from the request to delete it.
-const END: [&str; 33] = [
+const END: [&str; 34] = [
     "deletion.due",
     "deletion.marked",
     "deletion.removed",
@@ -95,6 +95,7 @@ const END: [&str; 33] = [
     "stop.answered",
     "sandbox.stopping",
     "sandbox.emptied",
+    "network.unlinked_together",
     "network.unlinked",
     "network.freed",
     "sandbox.disconnected",

@@ -65,7 +65,7 @@ const DATABASE: &str = "state.db";
 pub(crate) async fn take_down(base: &Path, how: TakeDown) -> Result<usize, Failure> {
     let failed =
         |error: &dyn std::error::Error| Failure::new(CANNOT_START, error).place(base.display().to_string());
-    data_directory::released(base, data_directory::RELEASE).await;
+    data_directory::released(base, data_directory::RUNTIME, data_directory::RELEASE).await;
     throwaway::clear_abandoned(base).await;
     let images = ImageStore::open(base.join("images")).map_err(|error| failed(&error))?;
     let network = Network::open(NetworkConfig::new(base)).map_err(|error| failed(&error))?;

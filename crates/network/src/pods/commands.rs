@@ -14,6 +14,9 @@ use crate::allocations::HostPort;
 use crate::dns_route::DnsRoute;
 use crate::packet_filter::ApiRoute;
 
+/// Where the answer to the end of a pod goes.
+pub(super) type TeardownReply = oneshot::Sender<Result<(), TeardownPodError>>;
+
 /// One request, with where its answer goes.
 pub(super) enum Command {
     Setup {
@@ -24,7 +27,7 @@ pub(super) enum Command {
     },
     Teardown {
         id: String,
-        reply: oneshot::Sender<Result<(), TeardownPodError>>,
+        reply: TeardownReply,
     },
     Retain {
         ids: BTreeSet<String>,
@@ -73,7 +76,13 @@ pub(super) fn serve(mut connections: PodConnections, queue: &mpsc::Receiver<Comm
                 let _ = reply.send(connections.connect(namespace.as_fd(), &id, &ports));
             }
             Command::Teardown { id, reply } => {
-                let _ = reply.send(connections.disconnect(&id));
+                let mut ends = vec![(id, reply)];
+                ends.extend(order.more_ends());
+                let ids: Vec<&str> = ends.iter().map(|(id, _)| id.as_str()).collect();
+                connections.unlink_together(&ids);
+                for (id, reply) in ends {
+                    let _ = reply.send(connections.disconnect(&id));
+                }
             }
             Command::Retain { ids, reply } => {
                 let _ = reply.send(connections.retain(&ids));

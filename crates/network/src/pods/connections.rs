@@ -226,6 +226,19 @@ impl PodConnections {
         Ok(())
     }
 
+    /// Takes the links of several pods away, which are then disconnected one by one: what was not done here is done there.
+    pub(super) fn unlink_together(&mut self, ids: &[&str]) {
+        let allocations = ids.iter().filter_map(|id| self.allocations.get(id));
+        let names: Vec<String> = allocations.map(|allocation| self.interface(allocation.address)).collect();
+        if let Kernel::Usable { routing, .. } = &mut self.kernel
+            && names.len() > 1
+            && let Err(error) = routing.remove_links(&names)
+        {
+            tracing::debug!(%error, "links are removed one after the other");
+        }
+        fault::point("network.unlinked_together");
+    }
+
     pub(super) fn disconnect(&mut self, id: &str) -> Result<(), TeardownPodError> {
         let Some(allocation) = self.allocations.get(id).cloned() else { return Ok(()) };
         let name = self.interface(allocation.address);

@@ -253,6 +253,33 @@ fn a_pod_is_connected_again_and_taken_down_twice() {
     now(network.teardown_pod("two")).expect("also when its namespace went first");
 }
 
+/// Each link took the kernel some 20 ms, so that the last of a hundred pods that were deleted at once waited two seconds.
+#[test]
+fn pods_that_end_at_once_lose_their_links_together_and_others_keep_theirs() {
+    let Some(machine) = Machine::new() else { return };
+    let network = machine.open("node");
+    let links = || machine.routing().links().expect("links");
+    let before = links().len();
+    let names: Vec<String> = (0..40).map(|number| format!("pod-{number}")).collect();
+    let pods: Vec<_> = names.iter().map(|name| add_pod(&network, name, &[])).collect();
+    let stays = add_pod(&network, "stays", &[]);
+    assert_eq!(links().len(), before + 41);
+    let ended = now(futures::future::join_all(names.iter().map(|name| network.teardown_pod(name))));
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    assert_eq!(links().len(), before + 1);
+    for pod in &pods {
+        let inside = Routing::inside(pod.namespace.as_fd()).expect("a socket").link("eth0");
+        assert!(inside.is_err(), "both ends go");
+    }
+    assert!(talk(&stays.namespace, any(80), &machine.namespace, (stays.address, 80).into()).is_some());
+    // A link that somebody took away, beside others.
+    let again: Vec<_> = names[..3].iter().map(|name| add_pod(&network, name, &[])).collect();
+    drop(again);
+    let ended = now(futures::future::join_all(names[..3].iter().map(|name| network.teardown_pod(name))));
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    assert_eq!(links().len(), before + 1);
+}
+
 #[test]
 fn a_data_directory_has_one_network_at_a_time() {
     let Some(machine) = Machine::new() else { return };
