@@ -273,13 +273,14 @@ impl RuntimeState {
     }
 }
 
-/// Gives containers time to end in order: until somebody attends to them, if anybody hears of it, until what that one executes
-/// in them has ended, and a moment more. Late or not: what has not ended after that is ended then.
+/// Gives containers time to end in order: until somebody attends to one of them, until what that one executes in them has
+/// ended, and a moment more. Late or not: what has not ended after that is ended then.
 async fn last_moment(running: &[Arc<Container>], is_heard: bool) {
-    if is_heard {
-        let attended =
-            running.iter().map(|container| container.ended_or_attended(|attention| attention.came));
-        let _ = tokio::time::timeout(LONGEST_SILENCE, futures::future::join_all(attended)).await;
+    let attended =
+        running.iter().map(|container| Box::pin(container.ended_or_attended(|attention| attention.came)));
+    let silence = if is_heard { LONGEST_SILENCE } else { LAST_MOMENT };
+    if tokio::time::timeout(silence, futures::future::select_all(attended)).await.is_err() {
+        return;
     }
     let idle =
         running.iter().map(|container| container.ended_or_attended(|attention| attention.commands == 0));

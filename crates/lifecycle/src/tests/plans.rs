@@ -413,15 +413,24 @@ fn a_pod_whose_containers_have_all_ended_stops_its_sidecars_and_its_sandbox() {
         "restartPolicy": "OnFailure",
         "initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always"}], "containers": [container("a")],
     }));
+    let is_ending = |world: &mut World| {
+        let plan = world.plan();
+        crate::is_ending(&world.view(), &plan)
+    };
     world.start("side");
     world.start("a");
+    assert!(!is_ending(&mut world));
     world.end("a", 0);
     assert_eq!(world.words(), ["stop side-0 in 30"]);
+    assert!(is_ending(&mut world));
     world.end("side", 143);
     assert_eq!(world.words(), ["stop sandbox-0", "clear"]);
+    assert!(is_ending(&mut world), "its sandbox stands");
     world.runtime.sandboxes[0].ready = false;
+    assert!(is_ending(&mut world), "its volumes are there");
     world.memory.cleared = true;
     assert!(world.words().is_empty(), "and then there is nothing left to do");
+    assert!(!is_ending(&mut world));
 }
 
 #[test]

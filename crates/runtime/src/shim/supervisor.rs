@@ -388,7 +388,8 @@ impl Supervisor {
             if let Some(id) = self
                 .containers
                 .values()
-                .find(|container| container.process.pid == pid)
+                // What has ended is reaped: its number is free, and by now perhaps that of another.
+                .find(|container| container.process.pid == pid && !matches!(container.phase, Phase::Exited))
                 .map(|found| found.id.clone())
             {
                 self.container_ended(&id, status);

@@ -10,13 +10,16 @@ use futures::StreamExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::Test;
-use crate::node::{Node, program, read_log, script, texts};
+use crate::node::{Node, info, program, read_log, script, texts};
 
-pub(crate) const TESTS: [Test; 15] = [
+pub(crate) const TESTS: [Test; 16] = [
     ("output is logged as it comes and the exit code is kept", || Box::pin(output_and_exit_code())),
     ("a long line is split and a last line without end is logged", || Box::pin(long_lines())),
     ("a program that cannot start says why", || Box::pin(start_errors())),
     ("a container is asked to end and then killed", || Box::pin(stopping())),
+    ("a container that gets the number of one that has ended has an end of its own", || {
+        Box::pin(number_used_again())
+    }),
     ("a flood of output is rotated", || Box::pin(flood())),
     ("a log that was moved away is opened again", || Box::pin(reopening())),
     ("commands are executed with the container's environment", || Box::pin(executing())),
@@ -112,6 +115,38 @@ async fn stopping() {
     let created = node.create(&sandbox, script("true")).await.unwrap();
     node.stop(&created, 5).await;
     assert_eq!(node.status(&created).await.state(), ContainerState::ContainerExited);
+    node.end().await;
+}
+
+/// It never ended for anybody: its end was taken for that of the container that had had its number before.
+async fn number_used_again() {
+    const COUNTER: &str = "/proc/sys/kernel/ns_last_pid";
+    let mut node = Node::start().await;
+    let sandbox = node.sandbox(node.pod("again", true)).await;
+    let first = node.launch(&sandbox, script("sleep 1000")).await;
+    let number = info(&mut node, &first).await["pid"].as_i64().unwrap();
+    node.stop(&first, 0).await;
+    assert_eq!(node.ended(&first).await.exit_code, 137);
+    let mut was_used_again = false;
+    for _ in 0..200 {
+        // Whoever begins next gets the number, which may be somebody else of this machine.
+        std::fs::write(COUNTER, (number - 1).to_string()).unwrap();
+        let second = node
+            .launch(&sandbox, script("trap 'exit 3' TERM; echo up; while true; do sleep 0.02; done"))
+            .await;
+        was_used_again = info(&mut node, &second).await["pid"] == number;
+        if was_used_again {
+            node.logged(&second, "up").await;
+        }
+        node.stop(&second, 10).await;
+        let ended = node.ended(&second).await;
+        if was_used_again {
+            assert_eq!(ended.exit_code, 3);
+            assert_eq!(node.status(&first).await.exit_code, 137, "and the first one keeps its own");
+            break;
+        }
+    }
+    assert!(was_used_again, "nobody got the number {number}");
     node.end().await;
 }
 
