@@ -35,22 +35,12 @@ const EVENTS: usize = 400;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(Into::into)
-        .and_then(|runtime| match arguments.as_slice() {
-            [mode, place] if mode == "--floor" => runtime.block_on(serve(Path::new(place), answers())),
-            _ => runtime.block_on(measure(&Wanted::of(&arguments))),
-        });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
+    bench::run(async {
+        match arguments.as_slice() {
+            [mode, place] if mode == "--floor" => serve(Path::new(place), answers()).await,
+            _ => measure(&Wanted::of(&arguments)).await,
         }
-    }
+    })
 }
 
 struct Wanted {

@@ -12,12 +12,11 @@ use std::time::{Duration, Instant};
 
 use bench::figures::{millis, print_times};
 use bench::node::Node;
+use bench::phases::{PATIENCE, Phases};
 use bench::{Outcome, machine};
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, LogParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME"},"spec":{"restartPolicy":"Never","terminationGracePeriodSeconds":5,
@@ -27,25 +26,13 @@ const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME"},
 const CHURN: u64 = 20;
 /// Most pods of the churn at one time; a node takes 110.
 const AT_ONCE: usize = 100;
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().map_or_else(|| PathBuf::from("target/release/coracle"), PathBuf::from);
     let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(10);
-    let measured = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(Into::into)
-        .and_then(|runtime| runtime.block_on(measure(&binary, seconds, arguments.next().is_some())));
-    match measured {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let only_churn = arguments.next().is_some();
+    bench::run(measure(&binary, seconds, only_churn))
 }
 
 async fn measure(binary: &Path, seconds: u64, only_churn: bool) -> Outcome<()> {
@@ -80,7 +67,7 @@ async fn measure(binary: &Path, seconds: u64, only_churn: bool) -> Outcome<()> {
         let name = format!("sleeps{number}");
         let pod = POD.replace("\"command\"", r#""lifecycle":{"preStop":{"sleep":{"seconds":1}}},"command""#);
         crowd.create_pod(&pod.replace("NAME", &name)).await?;
-        crowd.wait(|seen| seen.get(&name).is_some_and(|phase| phase == "Running")).await?;
+        crowd.phases.until(|seen| seen.get(&name).is_some_and(|phase| phase == "Running")).await?;
         times.push(crowd.delete(&name, 5).await?);
     }
     print_times("preStop sleep: 1, delete to gone", times);
@@ -106,7 +93,7 @@ async fn measure(binary: &Path, seconds: u64, only_churn: bool) -> Outcome<()> {
     println!("kill -9 with 100 pods, start to all adopted: {}", millis(began.elapsed()));
     let changed = crowd.containers().await?.into_iter().filter(|one| !before.contains(one)).count();
     println!("kill -9 with 100 pods, containers that are others than before: {changed}");
-    crowd.wait(|seen| seen.len() == 100).await?;
+    crowd.phases.until(|seen| seen.len() == 100).await?;
     crowd.delete_all(0).await?;
     emptied(&node).await?;
 
@@ -190,40 +177,17 @@ async fn churn(node: &Node, crowd: &Crowd, seconds: u64) -> Outcome<()> {
 }
 
 /// The pods of a node, and what a watch says of them.
+#[derive(Clone)]
 struct Crowd {
     pods: Api<Pod>,
-    seen: watch::Receiver<BTreeMap<String, String>>,
-    _watching: JoinSet<()>,
+    phases: Phases,
 }
 
 impl Crowd {
     async fn of(node: &Node) -> Outcome<Self> {
         let pods = Api::<Pod>::default_namespaced(node.client().await?);
-        let (send, seen) = watch::channel(BTreeMap::new());
-        let mut changes = watcher(pods.clone(), watcher::Config::default()).default_backoff().boxed();
-        let mut watching = JoinSet::new();
-        watching.spawn(async move {
-            while let Some(change) = changes.next().await {
-                let Ok(change) = change else { continue };
-                send.send_modify(|seen: &mut BTreeMap<String, String>| match change {
-                    watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => {
-                        let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
-                        seen.insert(pod.metadata.name.unwrap_or_default(), phase);
-                    }
-                    watcher::Event::Delete(pod) => {
-                        seen.remove(&pod.metadata.name.unwrap_or_default());
-                    }
-                    watcher::Event::Init => seen.clear(),
-                    watcher::Event::InitDone => {}
-                });
-            }
-        });
-        Ok(Self { pods, seen, _watching: watching })
-    }
-
-    async fn wait(&self, wanted: impl FnMut(&BTreeMap<String, String>) -> bool) -> Outcome<()> {
-        tokio::time::timeout(PATIENCE, self.seen.clone().wait_for(wanted)).await??;
-        Ok(())
+        let phases = Phases::of(&pods);
+        Ok(Self { pods, phases })
     }
 
     async fn create_pod(&self, text: &str) -> Outcome<()> {
@@ -236,18 +200,18 @@ impl Crowd {
         let texts: Vec<String> =
             (0..count).map(|number| POD.replace("NAME", &format!("{prefix}{number}"))).collect();
         futures::future::try_join_all(texts.iter().map(|text| self.create_pod(text))).await?;
-        self.wait(|seen| seen.len() == count && seen.values().all(|phase| phase == "Running")).await
+        self.phases.until(|seen| seen.len() == count && seen.values().all(|phase| phase == "Running")).await
     }
 
     async fn delete(&self, name: &str, grace: u32) -> Outcome<Duration> {
         let began = Instant::now();
         self.pods.delete(name, &DeleteParams::default().grace_period(grace)).await?;
-        self.wait(|seen| !seen.contains_key(name)).await?;
+        self.phases.until(|seen| !seen.contains_key(name)).await?;
         Ok(began.elapsed())
     }
 
     async fn delete_all(&self, grace: u32) -> Outcome<()> {
-        let names: Vec<String> = self.seen.borrow().keys().cloned().collect();
+        let names = self.phases.names();
         futures::future::try_join_all(names.iter().map(|name| self.delete(name, grace))).await?;
         Ok(())
     }
@@ -270,13 +234,13 @@ impl Crowd {
         while Instant::now() < deadline {
             ticks.tick().await;
             let permit = Arc::clone(&room).acquire_owned().await?;
-            let life = Self { pods: self.pods.clone(), seen: self.seen.clone(), _watching: JoinSet::new() };
+            let life = self.clone();
             let name = format!("churn{number}");
             number += 1;
             lives.spawn(async move {
                 let _permit = permit;
                 life.create_pod(&POD.replace("NAME", &name)).await?;
-                life.wait(|seen| seen.get(&name).is_some_and(|phase| phase == "Running")).await?;
+                life.phases.until(|seen| seen.get(&name).is_some_and(|phase| phase == "Running")).await?;
                 life.delete(&name, 0).await
             });
             while let Some(ended) = lives.try_join_next() {

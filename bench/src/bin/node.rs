@@ -24,13 +24,7 @@ fn main() -> ExitCode {
     let binary =
         std::env::args().nth(1).map_or_else(|| PathBuf::from("target/release/coracle"), PathBuf::from);
     let runs = std::env::args().nth(2).and_then(|text| text.parse().ok()).unwrap_or(20);
-    match measure(&binary, runs) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    bench::exit_code(measure(&binary, runs))
 }
 
 fn measure(binary: &Path, runs: usize) -> Outcome<()> {

@@ -45,19 +45,7 @@ fn main() -> ExitCode {
     let binary = arguments.next().map_or_else(|| PathBuf::from("target/release/coracle"), PathBuf::from);
     let rounds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(20).max(1);
     let word = arguments.next().unwrap_or_default();
-    let measured = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(Into::into)
-        .and_then(|runtime| runtime.block_on(measure(&binary, rounds, &word)));
-    match measured {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    bench::run(measure(&binary, rounds, &word))
 }
 
 async fn measure(binary: &Path, rounds: usize, word: &str) -> Outcome<()> {

@@ -11,35 +11,19 @@ use std::time::{Duration, Instant};
 use bench::Outcome;
 use bench::figures::print_times;
 use bench::node::Node;
-use futures::StreamExt;
+use bench::phases::Phases;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 const REPLICAS: usize = 50;
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().map_or_else(|| PathBuf::from("target/release/coracle"), PathBuf::from);
     let rounds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(5);
-    let measured = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(Into::into)
-        .and_then(|runtime| runtime.block_on(measure(&binary, rounds)));
-    match measured {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    bench::run(measure(&binary, rounds))
 }
 
 /// What the pods are.
@@ -76,35 +60,15 @@ async fn measure(binary: &Path, rounds: usize) -> Outcome<()> {
 struct World {
     pods: Api<Pod>,
     deployments: Api<Deployment>,
-    /// Phases of all pods.
-    seen: watch::Receiver<BTreeMap<String, String>>,
-    _watching: JoinSet<()>,
+    phases: Phases,
 }
 
 impl World {
     async fn of(node: &Node) -> Outcome<World> {
         let client = node.client().await?;
         let pods = Api::<Pod>::default_namespaced(client.clone());
-        let (send, seen) = watch::channel(BTreeMap::new());
-        let mut changes = watcher(pods.clone(), watcher::Config::default()).default_backoff().boxed();
-        let mut watching = JoinSet::new();
-        watching.spawn(async move {
-            while let Some(change) = changes.next().await {
-                let Ok(change) = change else { continue };
-                send.send_modify(|seen: &mut BTreeMap<String, String>| match change {
-                    watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => {
-                        let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
-                        seen.insert(pod.metadata.name.unwrap_or_default(), phase);
-                    }
-                    watcher::Event::Delete(pod) => {
-                        seen.remove(&pod.metadata.name.unwrap_or_default());
-                    }
-                    watcher::Event::Init => seen.clear(),
-                    watcher::Event::InitDone => {}
-                });
-            }
-        });
-        Ok(World { pods, deployments: Api::default_namespaced(client), seen, _watching: watching })
+        let phases = Phases::of(&pods);
+        Ok(World { pods, deployments: Api::default_namespaced(client), phases })
     }
 
     async fn until(&self, kind: Kind, count: usize) -> Outcome<()> {
@@ -115,8 +79,7 @@ impl World {
             };
             counted == count
         };
-        tokio::time::timeout(PATIENCE, self.seen.clone().wait_for(is_done)).await??;
-        Ok(())
+        self.phases.until(is_done).await
     }
 
     /// Pods that the client creates itself, all at once.

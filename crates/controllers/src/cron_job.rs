@@ -65,7 +65,8 @@ impl Reconciler for CronJobs {
 
     async fn reconcile(&self, key: ObjectKey) -> Result<Next, ReconcileError> {
         let Some(cron_job) = self.informers.cron_jobs.get(&key) else { return Ok(Next::Change) };
-        let jobs = self.informers.jobs.controlled_by(cron_job.metadata.uid.as_deref().unwrap_or_default());
+        let uid = cron_job.metadata.uid.as_deref().unwrap_or_default();
+        let jobs = self.informers.jobs.controlled_by(&key.namespace, uid);
         let mut decision = decide(&Facts { cron_job: &cron_job, jobs: &jobs, now: Timestamp::now() });
         for news in std::mem::take(&mut decision.news) {
             let severity = if news.is_warning { EventType::Warning } else { EventType::Normal };

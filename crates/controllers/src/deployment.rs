@@ -119,7 +119,10 @@ impl Reconciler for Roller {
             })
             .await?;
         let lives = |set: &ReplicaSet| {
-            let pods = self.informers.pods.controlled_by(set.metadata.uid.as_deref().unwrap_or_default());
+            let pods = self
+                .informers
+                .pods
+                .controlled_by(&key.namespace, set.metadata.uid.as_deref().unwrap_or_default());
             pods.iter().any(|pod| !has_ended(pod))
         };
         let plan = decision::decide(&deployment, &objects, lives, Timestamp::now());

@@ -78,7 +78,7 @@ pub(crate) fn slices_of(
     owner: Option<&str>,
     manager: &str,
 ) -> Vec<Arc<EndpointSlice>> {
-    let mut found = owner.map(|uid| slices.controlled_by(uid)).unwrap_or_default();
+    let mut found = owner.map(|uid| slices.controlled_by(&key.namespace, uid)).unwrap_or_default();
     found.extend(slices.uncontrolled_in(&key.namespace));
     found.retain(|slice| {
         service_of(slice, manager) == Some(key.name.as_str()) && slice.metadata.deletion_timestamp.is_none()

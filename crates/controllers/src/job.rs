@@ -22,7 +22,9 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::controller::{self, Next, ReconcileError, Reconciler, is_namespace_terminating, is_not_found};
+use crate::controller::{
+    self, Next, ReconcileError, Reconciler, is_namespace_terminating, is_not_found, is_of_another,
+};
 use crate::ownership::{claimed, controller_key, controller_of, object_reference};
 use crate::pod_control::PodControl;
 use crate::queue::Queue;
@@ -203,10 +205,12 @@ impl Jobs {
                 Ok(())
             }
             // Another pod has its name by now.
-            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422 => {
+            Err(error) if is_of_another(&error) => {
                 self.informers.pods.learn_deleted(uid(&pod), &key);
                 Ok(())
             }
+            // A pod that is on its way out takes no finalizer any more; it is there all the same.
+            Err(kube::Error::Api(status)) if add && status.code == 422 => Ok(()),
             Err(error) => Err(error),
         }
     }

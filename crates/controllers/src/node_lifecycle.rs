@@ -26,7 +26,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::controller::{Next, ReconcileError, Reconciler, is_conflict, is_not_found, run};
+use crate::controller::{Next, ReconcileError, Reconciler, is_not_found, is_of_another, run};
 use crate::queue::Queue;
 use crate::{Informers, Speaker, Start};
 use decision::{Signs, decide, status};
@@ -98,9 +98,16 @@ pub(crate) fn start(start: &Start<'_>) {
     start.task(leases.clone().follow(Api::namespaced(reader, LEASES), "", start.shutdown.clone()));
     let heard = AllHeard::default();
     let queue = Arc::new(Queue::default());
-    let noted = Arc::clone(&heard);
+    let (noted, nodes) = (Arc::clone(&heard), informers.nodes.clone());
     leases.on_change(move |change| {
         let lease = change.object();
+        if matches!(change, Change::Removed(_)) {
+            // What is known of a node goes with it, and that of a name that no node has with its lease.
+            if nodes.get(&ObjectKey::new("", lease.metadata.name.clone().unwrap_or_default())).is_none() {
+                locked(&noted).remove(lease.metadata.name.as_deref().unwrap_or_default());
+            }
+            return;
+        }
         let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
         let name = lease.metadata.name.clone().unwrap_or_default();
         hear(&noted, &name, |heard| replace(&mut heard.lease, renewed.clone()));
@@ -229,7 +236,7 @@ impl NodeLifecycle {
                         "Node is not ready",
                     );
                 }
-                Err(error) if is_not_found(&error) || is_conflict(&error) => {}
+                Err(error) if is_not_found(&error) || is_of_another(&error) => {}
                 Err(error) => return Err(error),
             }
         }

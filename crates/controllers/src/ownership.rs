@@ -100,7 +100,9 @@ pub(crate) async fn claimed<O: Kind, K: Kind>(
     let mut ours = Vec::new();
     // Whether the owner is still there is asked at most once, and only before an adoption.
     let mut may_adopt = None;
-    for object in informer.controlled_by(uid).into_iter().chain(informer.uncontrolled_in(namespace)) {
+    for object in
+        informer.controlled_by(namespace, uid).into_iter().chain(informer.uncontrolled_in(namespace))
+    {
         match claim(meta, chosen(&object), object.meta()) {
             Claim::Ours => ours.push(object),
             Claim::NotOurs => {}

@@ -105,7 +105,7 @@ impl<K: Replicated> Reconciler for Keeper<K> {
             Step::Nothing | Step::Wait { .. } => pods,
             Step::Create(_) | Step::Delete(_) => {
                 let uid = owner.meta().uid.as_deref().unwrap_or_default();
-                let all = self.informers.pods.controlled_by(uid).into_iter();
+                let all = self.informers.pods.controlled_by(&key.namespace, uid).into_iter();
                 all.filter(|pod| owner.chooses(pod.metadata.labels.as_ref())).collect()
             }
         };

@@ -46,7 +46,9 @@ pub(crate) fn start(start: &Start<'_>) {
             Change::Changed { before, now } => {
                 before.spec != now.spec || before.metadata.uid != now.metadata.uid
             }
-            Change::Added(_) | Change::Removed(_) => true,
+            Change::Added(_) => true,
+            // Then there is something to forget, wherever it was.
+            Change::Removed(_) => return looks.add(ObjectKey::of(&**pod)),
         };
         let node = || caches.nodes.get(&ObjectKey::new("", name));
         if is_news && node().is_some_and(|node| driving(&node).next().is_some()) {
@@ -79,36 +81,35 @@ struct TaintEviction {
     client: kube::Client,
     events: EventRecorder,
     informers: Informers,
-    /// Since when pods are to go, by UID.
-    noticed: Mutex<HashMap<String, Instant>>,
+    /// Since when pods are to go, each with its UID.
+    noticed: Mutex<HashMap<ObjectKey, (String, Instant)>>,
 }
 
 impl Reconciler for TaintEviction {
     const NAME: &'static str = "taint-eviction-controller";
 
     async fn reconcile(&self, key: ObjectKey) -> Result<Next, ReconcileError> {
-        let Some(pod) = self.informers.pods.get(&key) else { return Ok(Next::Change) };
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
-        if pod.metadata.deletion_timestamp.is_some() {
-            self.forget(&uid);
+        let pod = self.informers.pods.get(&key).filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let Some(pod) = pod else {
+            self.forget(&key);
             return Ok(Next::Change);
-        }
+        };
         let node: Option<Arc<Node>> =
             node_of(&pod).and_then(|name| self.informers.nodes.get(&ObjectKey::new("", name)));
         let Some(node) = node else { return Ok(Next::Change) };
         let stay = stay(&pod, &node);
         if stay == Stay::Forever {
-            if self.forget(&uid).is_some() {
+            if self.forget(&key).is_some() {
                 self.tell(&pod, format!("Cancelling deletion of Pod {key}"));
             }
             return Ok(Next::Change);
         }
-        match stay.left(Timestamp::now(), self.noticed(&uid).elapsed()) {
+        match stay.left(Timestamp::now(), self.noticed(&key, &pod).elapsed()) {
             None => Ok(Next::Change),
             Some(left) if left.is_zero() => {
                 self.tell(&pod, format!("Marking for deletion Pod {key}"));
                 self.evict(&key, &pod).await?;
-                self.forget(&uid);
+                self.forget(&key);
                 Ok(Next::Change)
             }
             Some(left) => Ok(Next::After(left)),
@@ -117,13 +118,22 @@ impl Reconciler for TaintEviction {
 }
 
 impl TaintEviction {
-    fn noticed(&self, uid: &str) -> Instant {
+    fn noticed(&self, key: &ObjectKey, pod: &Pod) -> Instant {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
-        *noticed.entry(uid.to_owned()).or_insert_with(Instant::now)
+        match noticed.get(key) {
+            Some((known, since)) if known == uid => *since,
+            // Another pod of the name has its own time.
+            Some(_) | None => {
+                let now = Instant::now();
+                noticed.insert(key.clone(), (uid.to_owned(), now));
+                now
+            }
+        }
     }
 
-    fn forget(&self, uid: &str) -> Option<Instant> {
-        self.noticed.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
+    fn forget(&self, key: &ObjectKey) -> Option<(String, Instant)> {
+        self.noticed.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 
     fn tell(&self, pod: &Pod, message: String) {

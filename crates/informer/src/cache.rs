@@ -8,20 +8,22 @@ use std::sync::Arc;
 
 use crate::{Change, Kind, ObjectKey};
 
-/// Who controls an object, or where it lies if nobody does.
+/// Where an object lies and who of there controls it: who names a controller of another namespace is none of its.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Controller {
-    Uid(String),
-    NobodyIn(String),
+struct Controller {
+    namespace: String,
+    /// None if nobody does.
+    uid: Option<String>,
 }
 
 impl Controller {
     fn of<K: Kind>(object: &K) -> Controller {
         let meta = object.meta();
         let owners = meta.owner_references.as_deref().unwrap_or_default();
-        match owners.iter().find(|owner| owner.controller == Some(true)) {
-            Some(owner) => Controller::Uid(owner.uid.clone()),
-            None => Controller::NobodyIn(meta.namespace.clone().unwrap_or_default()),
+        let owner = owners.iter().find(|owner| owner.controller == Some(true));
+        Controller {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            uid: owner.map(|owner| owner.uid.clone()),
         }
     }
 }
@@ -67,12 +69,12 @@ impl<K: Kind> Cache<K> {
             .map(|(_, object)| object)
     }
 
-    pub(crate) fn controlled_by(&self, uid: &str) -> impl Iterator<Item = &Arc<K>> {
-        self.of_controller(Controller::Uid(uid.to_owned()))
+    pub(crate) fn controlled_by(&self, namespace: &str, uid: &str) -> impl Iterator<Item = &Arc<K>> {
+        self.of_controller(Controller { namespace: namespace.to_owned(), uid: Some(uid.to_owned()) })
     }
 
     pub(crate) fn uncontrolled_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<K>> {
-        self.of_controller(Controller::NobodyIn(namespace.to_owned()))
+        self.of_controller(Controller { namespace: namespace.to_owned(), uid: None })
     }
 
     fn of_controller(&self, controller: Controller) -> impl Iterator<Item = &Arc<K>> + use<'_, K> {
@@ -237,7 +239,7 @@ mod tests {
     fn a_pod_that_was_just_created_is_known_before_the_watch_tells_of_it() {
         let mut cache = filled();
         assert!(matches!(cache.learn(pod("c", 12, Some("o"))), Some(Change::Added(_))));
-        assert_eq!(cache.controlled_by("o").count(), 2);
+        assert_eq!(cache.controlled_by("n", "o").count(), 2);
         assert!(cache.apply(pod("c", 12, Some("o"))).is_none(), "the watch brings nothing new");
         assert_eq!(known(&cache), "a@3 b@5 c@12");
     }
@@ -262,6 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_names_a_controller_of_another_namespace_is_not_counted_among_its() {
+        let mut cache = filled();
+        let mut stranger = pod("c", 12, Some("o"));
+        stranger.metadata.namespace = Some("elsewhere".to_owned());
+        cache.apply(stranger);
+        assert_eq!(cache.controlled_by("n", "o").count(), 1);
+        assert_eq!(cache.controlled_by("elsewhere", "o").count(), 1, "who asks there for it");
+        assert_eq!(cache.uncontrolled_in("elsewhere").count(), 0);
+    }
+
+    #[test]
     fn a_new_list_keeps_what_was_learned_after_it_and_drops_what_it_does_not_hold() {
         let mut cache = filled();
         cache.learn(pod("early", 11, None));
@@ -270,7 +283,7 @@ mod tests {
         assert_eq!(known(&cache), "b@20 late@30");
         assert_eq!(changes.len(), 3, "{changes:?}");
         assert_eq!(cache.uncontrolled_in("n").count(), 2, "b lost its controller");
-        assert_eq!(cache.controlled_by("o").count(), 0);
+        assert_eq!(cache.controlled_by("n", "o").count(), 0);
     }
 
     #[test]

@@ -185,9 +185,10 @@ impl<K: Kind> Informer<K> {
         self.cache().in_namespace(namespace).cloned().collect()
     }
 
-    /// The objects whose controller has this UID, sorted by namespace and name.
-    pub fn controlled_by(&self, uid: &str) -> Vec<Arc<K>> {
-        self.cache().controlled_by(uid).cloned().collect()
+    /// The objects of a namespace whose controller has this UID, sorted by name. Those of other namespaces that name it are none of
+    /// its: anybody could write such a reference.
+    pub fn controlled_by(&self, namespace: &str, uid: &str) -> Vec<Arc<K>> {
+        self.cache().controlled_by(namespace, uid).cloned().collect()
     }
 
     /// The objects of a namespace that no controller owns, sorted by name.

@@ -143,7 +143,8 @@ fn get(lane: &Lane, path: &str) -> Result<Value, String> {
 
 fn deployment() -> Value {
     let container = json!({"name": "c", "image": "coracle.dev/host", "command": ["sleep", "100000"]});
-    let spec = json!({"terminationGracePeriodSeconds": 0, "containers": [container]});
+    // They take that second, in which the namespace says what it waits for.
+    let spec = json!({"terminationGracePeriodSeconds": 1, "containers": [container]});
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": spec});
     json!({
         "metadata": {"name": "web"},

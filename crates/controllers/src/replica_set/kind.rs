@@ -130,9 +130,10 @@ impl Replicated for ReplicaSet {
     /// The pods of all replica sets of the same deployment.
     fn related(&self, informers: &Informers, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let Some(owner) = controller_of(&self.metadata) else { return pods.to_vec() };
-        let siblings = informers.replica_sets.controlled_by(&owner.uid);
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let siblings = informers.replica_sets.controlled_by(namespace, &owner.uid);
         let uids = siblings.iter().filter_map(|sibling| sibling.metadata.uid.as_deref());
-        uids.flat_map(|uid| informers.pods.controlled_by(uid)).collect()
+        uids.flat_map(|uid| informers.pods.controlled_by(namespace, uid)).collect()
     }
 }
 

@@ -34,7 +34,7 @@ fn is(job: &Job, condition: &str) -> bool {
 
 fn pods_of(seen: &Informers, job: &str) -> Vec<Arc<Pod>> {
     let uid = of(seen, job).and_then(|job| job.metadata.uid.clone()).unwrap_or_default();
-    seen.pods.controlled_by(&uid)
+    seen.pods.controlled_by("default", &uid)
 }
 
 fn phase(pod: &Pod) -> &str {

@@ -59,19 +59,14 @@ impl ContainerRecord {
             .iter()
             .map(|one| ((&*one.service.namespace, &*one.service.name, one.name.as_str()), one.value.as_str()))
             .collect();
-        let leads_elsewhere = |origin: &OriginRecord, name: &str, value: Option<&String>| match origin {
-            OriginRecord::Service { namespace, name: service } => value.is_some_and(|value| {
-                known.get(&(namespace.as_str(), service.as_str(), name)) != Some(&value.as_str())
-            }),
-            OriginRecord::Runtime
-            | OriginRecord::Image
-            | OriginRecord::EnvFrom { .. }
-            | OriginRecord::Value { .. }
-            | OriginRecord::FieldRef { .. }
-            | OriginRecord::ResourceFieldRef { .. }
-            | OriginRecord::ConfigMapKeyRef { .. }
-            | OriginRecord::SecretKeyRef { .. }
-            | OriginRecord::FileKeyRef { .. } => false,
+        let leads_elsewhere = |origin: &OriginRecord, name: &str, value: Option<&String>| {
+            service_of(origin).zip(value).is_some_and(|((namespace, service), value)| {
+                known.get(&(namespace, service, name)) != Some(&value.as_str())
+            })
+        };
+        let named = |name: &str, origin: &OriginRecord| {
+            let service = service_of(origin);
+            (name.to_owned(), service.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())))
         };
         // A reference may have found a service variable that a declared one hides from the process.
         let mut moved = BTreeSet::new();
@@ -82,12 +77,11 @@ impl ContainerRecord {
                 leads_elsewhere(&shadowed.origin, name, shadowed.value.as_ref())
             };
             if let Some(hidden) = variable.shadowed.iter().find(hidden) {
-                moved.insert((name.to_owned(), service_of(&hidden.origin)));
+                moved.insert(named(name, &hidden.origin));
             }
         }
         for variable in &mut self.environment {
-            let used =
-                |name: &str, origin: &OriginRecord| moved.contains(&(name.to_owned(), service_of(origin)));
+            let used = |name: &str, origin: &OriginRecord| moved.contains(&named(name, origin));
             let origins =
                 variable.references.iter().filter_map(|one| Some((one.name.as_str(), one.origin.as_ref()?)));
             variable.stale |= origins.into_iter().any(|(name, origin)| used(name, origin));
@@ -124,9 +118,10 @@ impl ContainerRecord {
     }
 }
 
-fn service_of(origin: &OriginRecord) -> Option<(String, String)> {
+/// Namespace and name of the service that a variable is of.
+fn service_of(origin: &OriginRecord) -> Option<(&str, &str)> {
     match origin {
-        OriginRecord::Service { namespace, name } => Some((namespace.clone(), name.clone())),
+        OriginRecord::Service { namespace, name } => Some((namespace, name)),
         OriginRecord::Runtime
         | OriginRecord::Image
         | OriginRecord::EnvFrom { .. }
