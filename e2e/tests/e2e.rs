@@ -8,6 +8,8 @@ mod both_families;
 mod claims;
 #[path = "e2e/clients.rs"]
 mod clients;
+#[path = "e2e/clock_jumps.rs"]
+mod clock_jumps;
 #[path = "e2e/configmap_secret.rs"]
 mod configmap_secret;
 #[path = "e2e/containers.rs"]
@@ -42,6 +44,8 @@ mod explain_cluster;
 mod fault_points;
 #[path = "e2e/file_key.rs"]
 mod file_key;
+#[path = "e2e/foreign_runtime.rs"]
+mod foreign_runtime;
 #[path = "e2e/histories.rs"]
 mod histories;
 #[path = "e2e/hooks.rs"]

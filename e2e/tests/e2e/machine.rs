@@ -113,7 +113,7 @@ fn find(below: &Path, name: &str) -> PathBuf {
 }
 
 /// The library that gives a process another wall clock, which a file moves while it runs.
-fn fake_clock() -> Option<PathBuf> {
+pub(crate) fn fake_clock() -> Option<PathBuf> {
     let libraries = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     let found =
         libraries.map(|entry| entry.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
@@ -124,6 +124,21 @@ fn fake_clock() -> Option<PathBuf> {
     found
 }
 
+/// `coracle` with a clock of its own, which [`set_clock`] sets.
+pub(crate) fn with_clock(place: &Place, library: &Path) -> std::process::Command {
+    let clock = place.file("clock", "+0");
+    let mut command = place.coracle(&[]);
+    command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock);
+    command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    command
+}
+
+/// From now on the clock is so far from the machine's. The file is replaced as a whole: it is read at every look at the clock.
+pub(crate) fn set_clock(place: &Place, by: &str) {
+    let new = place.file("clock.new", by);
+    std::fs::rename(&new, new.with_file_name("clock")).expect("replaced");
+}
+
 #[test]
 fn a_clock_that_jumps_restarts_nothing_and_takes_no_grace_away() {
     if !with_kubectl("a_clock_that_jumps_restarts_nothing_and_takes_no_grace_away") {
@@ -131,21 +146,8 @@ fn a_clock_that_jumps_restarts_nothing_and_takes_no_grace_away() {
     }
     let Some(library) = fake_clock() else { return };
     let place = Place::new();
-    let clock = place.file("clock", "+0");
-    // The file is replaced as a whole: it is read at every look at the clock.
-    let jump = |by: &str| {
-        let new = place.file("clock.new", by);
-        std::fs::rename(new, &clock).expect("replaced");
-    };
-    let variables = [
-        ("LD_PRELOAD", library.to_str().expect("text")),
-        ("FAKETIME_TIMESTAMP_FILE", clock.to_str().expect("text")),
-        ("FAKETIME_NO_CACHE", "1"),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-    ];
-    let mut command = place.coracle(&[]);
-    command.envs(variables);
-    let node = Node::up_by(command, &place, &[]);
+    let jump = |by: &str| set_clock(&place, by);
+    let node = Node::up_by(with_clock(&place, &library), &place, &[]);
     let seen = place.data().parent().expect("a parent").join("seen");
     std::fs::create_dir_all(&seen).expect("a directory");
     let graceful = format!(

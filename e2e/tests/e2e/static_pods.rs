@@ -92,7 +92,7 @@ fn a_static_pod_runs_beside_the_api_and_outlives_its_mirror() {
 }
 
 /// `coracle kubelet`, ended when dropped; what it still runs is taken away by an empty directory first.
-struct Agent {
+pub(crate) struct Agent {
     child: Option<Child>,
     log: PathBuf,
     dir: PathBuf,
@@ -100,7 +100,8 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(place: &Place, dir: &Path, data: &Path, arguments: &[&str]) -> Self {
+    /// Starts it; what it says is added to `kubelet.log`.
+    pub(crate) fn start(place: &Place, dir: &Path, data: &Path, arguments: &[&str]) -> Self {
         let log = place.file("kubelet.log", "");
         let child = place
             .coracle(&["kubelet", "--node-name", "lonely"])
@@ -117,12 +118,13 @@ impl Agent {
         Self { child: Some(child), log, dir: dir.to_owned(), logs: data.join("kubelet/logs") }
     }
 
-    fn said(&self) -> String {
+    /// What it said.
+    pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Waits for something that the files show.
-    fn wait(&self, what: &str, wanted: impl Fn() -> bool) {
+    pub(crate) fn wait(&self, what: &str, wanted: impl Fn() -> bool) {
         let deadline = Instant::now() + e2e::PATIENCE;
         while !wanted() {
             assert!(Instant::now() < deadline, "it did not happen: {what}\n{}", self.said());
@@ -131,7 +133,7 @@ impl Agent {
     }
 
     /// Everything that containers wrote.
-    fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         let mut text = String::new();
         let mut pending = vec![self.logs.clone()];
         while let Some(dir) = pending.pop() {
@@ -147,7 +149,16 @@ impl Agent {
         text
     }
 
-    fn end(&mut self) {
+    /// Ends it at once.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Ends it in order.
+    pub(crate) fn end(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
             let deadline = Instant::now() + Duration::from_secs(30);

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use environment::SecretBytes;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccountTokenProjection};
 use lifecycle::{BootTime, Now};
 
 /// A token is renewed after a day at the latest.
 const LONGEST_USE: u64 = 24 * 3600 * 1000;
+/// So far the API server's clock may be behind when it gives a token that is already good.
+const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
 /// How long to wait after a renewal that failed.
 const RETRY: u64 = 30 * 1000;
 
@@ -29,6 +31,21 @@ struct Held {
     token: SecretBytes,
     renew: BootTime,
     ends: BootTime,
+    /// Whoever checks it does so by the time of day: it is renewed, too, when that is set to before the first or beyond the
+    /// second. None after a renewal that failed: until the next one only the passing time counts.
+    of_use: Option<(Timestamp, Timestamp)>,
+}
+
+impl Held {
+    /// How many milliseconds it is until it has to be renewed.
+    fn until_renewal(&self, now: Now) -> u64 {
+        let left = self.renew.millis_since(now.boot);
+        match self.of_use {
+            None => left,
+            Some((from, to)) if from <= now.wall && now.wall < to => left,
+            Some(_) => 0,
+        }
+    }
 }
 
 /// When a token that was got now and ends at `end` is renewed, and when it ends, by the boot clock: after four fifths of its
@@ -46,7 +63,8 @@ impl PodTokens {
 
     /// The token for a projection, if it need not be renewed.
     pub(super) fn fresh(&self, source: &ServiceAccountTokenProjection, now: Now) -> Option<SecretBytes> {
-        self.held().get(&wanted(source)).filter(|held| held.renew > now.boot).map(|held| held.token.clone())
+        let tokens = self.held();
+        tokens.get(&wanted(source)).filter(|held| held.until_renewal(now) > 0).map(|held| held.token.clone())
     }
 
     /// Notes a token that was got.
@@ -58,7 +76,8 @@ impl PodTokens {
         now: Now,
     ) {
         let (renew, ends) = times(end, now);
-        self.held().insert(wanted(source), Held { token, renew, ends });
+        let of_use = Some((now.wall.saturating_sub(LEEWAY).unwrap_or(Timestamp::MIN), end));
+        self.held().insert(wanted(source), Held { token, renew, ends, of_use });
     }
 
     /// After a renewal that failed: the old token, as long as it is good.
@@ -66,12 +85,13 @@ impl PodTokens {
         let mut tokens = self.held();
         let held = tokens.get_mut(&wanted(source)).filter(|held| held.ends > now.boot)?;
         held.renew = BootTime(now.boot.0.saturating_add(RETRY));
+        held.of_use = None;
         Some(held.token.clone())
     }
 
     /// How many milliseconds it is until a token has to be renewed; `None` when there is none.
     pub(crate) fn until_renewal(&self, now: Now) -> Option<u64> {
-        self.held().values().map(|held| held.renew.millis_since(now.boot)).min()
+        self.held().values().map(|held| held.until_renewal(now)).min()
     }
 }
 
@@ -124,6 +144,34 @@ mod tests {
         assert!(tokens.old(&source, at(1000)).is_none());
         tokens.note(&source, SecretBytes::new("two"), at(400 * 24 * 3600).wall, at(0));
         assert_eq!(tokens.until_renewal(at(0)), Some(24 * 3600 * 1000), "a day at the latest");
+    }
+
+    /// The clock of a machine is put right while a pod runs: its token has ended, or is not yet good, by that clock.
+    #[test]
+    fn a_token_that_a_clock_set_anew_has_made_useless_is_renewed_at_once() {
+        let source = ServiceAccountTokenProjection {
+            path: "token".to_owned(),
+            ..ServiceAccountTokenProjection::default()
+        };
+        let tokens = PodTokens::default();
+        tokens.note(&source, SecretBytes::new("one"), at(4600).wall, at(1000));
+        // So long after it was got, what the time of day is then, and whether it is still good.
+        for (passed, wall, is_fresh) in [
+            (10, 1010, true),
+            (10, 4599, true),
+            (10, 4600, false),
+            (10, 990, true),
+            (10, 900, false),
+            (2900, 1010, false),
+        ] {
+            let now = Now { wall: at(wall).wall, boot: at(1000 + passed).boot };
+            assert_eq!(tokens.fresh(&source, now).is_some(), is_fresh, "{passed} {wall}");
+            assert_eq!(tokens.until_renewal(now) == Some(0), !is_fresh, "{passed} {wall}");
+        }
+        // It cannot be renewed: then not again and again.
+        let later = Now { wall: at(9000).wall, boot: at(1010).boot };
+        assert!(tokens.old(&source, later).is_some());
+        assert_eq!(tokens.until_renewal(later), Some(30_000));
     }
 
     #[test]
