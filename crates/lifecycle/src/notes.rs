@@ -46,6 +46,8 @@ impl PodMemory {
                 continue;
             }
             let role = container_role(pod, &container.name);
+            // It began when it was tried again, or later: no clock that was set meanwhile makes its end older than that.
+            let ended = now.boot_time_of(*finished_at, OLDEST_EXIT_MILLIS).max(memory.backoff.raised);
             memory.note_exit(
                 ExitRecord {
                     id: container.id.clone(),
@@ -55,7 +57,7 @@ impl PodMemory {
                     message: message.clone(),
                     started_at: *started_at,
                     finished_at: *finished_at,
-                    ended: now.boot_time_of(*finished_at, OLDEST_EXIT_MILLIS),
+                    ended,
                     probe_failed: stop.is_some_and(|stop| stop.probe_failed),
                 },
                 role,

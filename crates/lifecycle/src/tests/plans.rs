@@ -155,6 +155,22 @@ fn a_wall_clock_that_jumps_does_not_change_a_back_off() {
 }
 
 #[test]
+fn a_wall_clock_that_jumps_before_an_end_is_seen_shortens_no_back_off() {
+    let mut world = World::with_sandbox(json!({"containers": [container("a")]}));
+    world.start("a");
+    world.end("a", 1);
+    world.plan();
+    world.pass(60);
+    world.start("a");
+    // It ends, and nobody looks before the clock was put forward.
+    world.end("a", 1);
+    world.now.wall = jiff::Timestamp::from_second(world.now.wall.as_second() + 86_400).expect("a time");
+    let plan = world.plan();
+    assert_eq!(plan.actions.iter().map(super::word).collect::<Vec<_>>(), ["back-off a"]);
+    assert_eq!(plan.wake_at, Some(world.now.boot.plus_seconds(10)));
+}
+
+#[test]
 fn after_a_reboot_waits_are_over_and_containers_start_again_in_order() {
     let mut world =
         World::with_sandbox(json!({"initContainers": [container("i")], "containers": [container("a")]}));
