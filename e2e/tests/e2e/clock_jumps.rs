@@ -78,7 +78,6 @@ fn a_clock_that_jumps_shortens_no_back_off_floods_with_no_jobs_and_renews_tokens
         assert_eq!(condition["status"], "True", "{text}");
         condition["lastTransitionTime"].clone()
     };
-    let renewed = ["get", "lease", "-n", "kube-node-lease", "-o", "jsonpath={.items[0].spec.renewTime}"];
     // Whoever looks at them looks at the clock, too.
     let touch = || {
         let mark = format!("test.coracle.dev/at={:?}", Instant::now()).replace([' ', '{', '}', ':'], "");
@@ -110,7 +109,6 @@ fn a_clock_that_jumps_shortens_no_back_off_floods_with_no_jobs_and_renews_tokens
     assert_eq!((answer(&first_token), answer(&short_token)), ("403".to_owned(), "403".to_owned()));
     node.kubectl_ok(&names, "");
     let before = times(&node);
-    let renewed_before = node.kubectl_ok(&renewed, "");
 
     // An hour on: sixty times were missed, and one is made good; the token in the pod has ended, and is another soon.
     set_clock(&place, "+3700s");
@@ -143,6 +141,5 @@ fn a_clock_that_jumps_shortens_no_back_off_floods_with_no_jobs_and_renews_tokens
 
     assert_eq!(ready_since(&node.kubectl_ok(&ready, "")), since, "the node was ready all the time");
     assert!(!node.kubectl_ok(&["get", "events", "-A"], "").contains("NodeNotReady"));
-    node.wait_for(&renewed, |text| *text != renewed_before);
     node.kubectl_ok(&["delete", "cronjob", "tick"], "");
 }
