@@ -100,6 +100,8 @@ mod separate_processes;
 mod server_side_apply;
 #[path = "e2e/service_kill_points.rs"]
 mod service_kill_points;
+#[path = "e2e/service_ranges.rs"]
+mod service_ranges;
 #[path = "e2e/service_ways.rs"]
 mod service_ways;
 #[path = "e2e/services.rs"]
