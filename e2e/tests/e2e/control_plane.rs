@@ -79,3 +79,28 @@ fn dependents_of_an_owner_are_collected_although_the_server_was_killed() {
     let server = Node::api_alone(&place, "again", &arguments);
     server.wait_for(&["get", "configmap", "-l", "of=owner", "-o", "name"], str::is_empty);
 }
+
+#[test]
+fn an_api_server_alone_ends_namespaces_also_one_that_was_killed_in_the_middle_of_it() {
+    let place = Place::new();
+    let directory = place.data().join("api");
+    let arguments = ["--data-dir", directory.to_str().expect("the path is text")];
+    let mut server = Node::api_alone(&place, "first", &arguments);
+    let kept = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "finalizers": ["example.com/keep"]}}"#;
+    for name in ["quick", "slow"] {
+        server.kubectl_ok(&["create", "namespace", name], "");
+        server.kubectl_ok(&["-n", name, "run", "waiting", "--image=busybox"], "");
+    }
+    server.kubectl_ok(&["-n", "slow", "create", "-f", "-"], kept);
+    server.kubectl_ok(&["delete", "namespace", "quick", "--timeout=60s"], "");
+    server.kubectl_ok(&["delete", "namespace", "slow", "--wait=false"], "");
+    let conditions = ["get", "namespace", "slow", "-o", "jsonpath={.status.conditions[*].message}"];
+    server.wait_for(&conditions, |text| text.contains("example.com/keep in 1 resource instances"));
+    server.kill();
+    let server = Node::api_alone(&place, "again", &arguments);
+    server.kubectl_ok(
+        &["-n", "slow", "patch", "configmap", "kept", "-p", r#"{"metadata": {"finalizers": null}}"#],
+        "",
+    );
+    server.kubectl_ok(&["wait", "--for=delete", "namespace/slow", "--timeout=60s"], "");
+}
