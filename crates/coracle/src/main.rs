@@ -32,6 +32,7 @@ mod logging;
 mod logs;
 mod node;
 mod nodes;
+mod pod_ranges;
 mod prerequisites;
 mod run;
 mod service_proxy;

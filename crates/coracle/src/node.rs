@@ -18,7 +18,7 @@ use ::controllers::{Controllers, Informers, NodeWatch};
 use apiserver::{Identity, NodeConnector, NodeIo, ServiceRanges};
 use images::ImageStore;
 use kubelet::{KubeletConfig, KubeletHandle};
-use network::{AddressRange, Network, NetworkConfig};
+use network::{AddressRange, Network};
 use runtime::{Runtime, RuntimeConfig};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +28,7 @@ use crate::data_directory;
 use crate::failure::{CANNOT_START, Failure};
 use crate::flag_values::NODE_NAME_BYTES;
 use crate::nodes::OwnNode;
+use crate::pod_ranges::PodRanges;
 use crate::service_proxy::ServiceProxy;
 use options::{EnvFileSyntax, NodeOptions};
 
@@ -81,7 +82,7 @@ impl NodeConfig {
             strict_references: false,
             static_pod_dir: None,
             node_watch: NodeWatch::default(),
-            options: options.clone(),
+            options: options.clone().with_services_of_its_pods(),
         }
     }
 }
@@ -350,7 +351,8 @@ pub(crate) async fn open_runtime(
         images = images.with_host_image();
     }
     data_directory::released(directory, data_directory::RUNTIME, data_directory::RELEASE).await;
-    let network = Network::open(NetworkConfig::new(directory)).map_err(|error| failed(&error))?;
+    let network = Network::open(PodRanges::network(config.options.pod_cidr, directory))
+        .map_err(|error| failed(&error))?;
     let runtime_config = RuntimeConfig {
         pod_max_pids: config.options.pod_max_pids.most(),
         private_directories: vec![config.base.clone(), directory.to_owned()],

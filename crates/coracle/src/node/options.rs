@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use admission::IpFamily;
+use apiserver::ServiceRanges;
 
 use crate::cluster_dns;
 use crate::control_plane::ServerOptions;
 use crate::data_directory;
 use crate::failure::{Failure, INPUT};
 use crate::flag_values::{self, PodPids};
+use crate::pod_ranges::PodRanges;
 
 /// How pods are run on this node.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,6 +35,10 @@ pub(crate) struct NodeOptions {
     /// Domain of the cluster: services are found as SERVICE.NAMESPACE.svc.DOMAIN.
     #[arg(long, value_name = "DOMAIN", default_value = cluster_dns::USUAL_DOMAIN, value_parser = cluster_dns::domain)]
     pub(crate) cluster_domain: String,
+    /// Addresses of pods: a range of IPv4, or one of IPv4 and one of IPv6 with a comma between them [default: ranges that follow from the
+    /// data directory, that of IPv6 where the machine has it].
+    #[arg(long, value_name = "CIDR[,CIDR]")]
+    pub(crate) pod_cidr: Option<PodRanges>,
     /// Address at which pods ask for names, or `none` [default: the tenth of the IPv4 range of services, 10.43.0.10; of `kubelet`: none].
     #[arg(long, value_name = "ADDR|none")]
     pub(crate) cluster_dns: Option<cluster_dns::Wanted>,
@@ -68,6 +74,14 @@ pub(crate) enum EnvFileSyntax {
 }
 
 impl NodeOptions {
+    /// The same, with services of the families that pods have, unless something else is wanted.
+    pub(crate) fn with_services_of_its_pods(mut self) -> Self {
+        if self.pod_cidr.is_some_and(PodRanges::is_v4_only) {
+            self.server.service_cidr.get_or_insert_with(|| ServiceRanges::usual(false));
+        }
+        self
+    }
+
     /// Checks that services have addresses at which pods can be served: of the API and of names, that is IPv4.
     ///
     /// # Errors
