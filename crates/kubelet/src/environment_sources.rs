@@ -88,13 +88,24 @@ fn unavailable(agent: &Agent) -> Unavailable {
     if agent.has_api { Unavailable::NotSynced } else { Unavailable::NoClient }
 }
 
-/// The same as [`fetch_services`] from the cache that the node shares, as upstream's agent has it: a start costs what the namespace
-/// has, and asks nobody.
+/// The same as [`fetch_services`] from the cache that the node shares, so that a start does not read what the node knows.
 async fn known_services(agent: &Agent, namespace: &str, links: bool) -> Services {
-    match &agent.config.services {
-        Some(known) if known.is_synced() => Services::Complete(in_cache(known, namespace, links)),
+    match agent.config.services.as_ref().filter(|known| known.is_synced()) {
+        Some(known) if !links || has_all(agent, known, namespace).await => {
+            Services::Complete(in_cache(known, namespace, links))
+        }
         Some(_) | None => fetch_services(agent, namespace, links).await,
     }
+}
+
+/// Whether as many services of a namespace are known as there are at this moment. A watch lags behind, and a pod must have the
+/// variables of a service that was created before it, if only by an instant: one manifest often holds both.
+async fn has_all(agent: &Agent, known: &Informer<Service>, namespace: &str) -> bool {
+    let services: Api<Service> = Api::namespaced(agent.client.clone(), namespace);
+    let Ok(page) = services.list_metadata(&ListParams::default().limit(1)).await else { return false };
+    let beyond = page.metadata.remaining_item_count.unwrap_or(0);
+    let known = known.in_namespace(namespace).len();
+    i64::try_from(known).is_ok_and(|known| i64::try_from(page.items.len()).unwrap_or(0) + beyond == known)
 }
 
 fn in_cache(known: &Informer<Service>, namespace: &str, links: bool) -> Vec<Arc<ServiceSource>> {

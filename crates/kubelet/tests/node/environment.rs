@@ -47,31 +47,59 @@ async fn the_environment_is_composed_in_order_from_all_sources() {
     );
 }
 
+fn service(name: &str, address: &str) -> Service {
+    let service =
+        json!({"metadata": {"name": name}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}});
+    serde_json::from_value(service).expect("a service")
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn services_that_the_node_knows_are_not_asked_for_at_each_start() {
+async fn services_that_the_node_knows_are_not_read_again_at_each_start() {
     let known: Informer<Service> = Informer::idle();
     let cluster = Cluster::with(FakeRuntime::new(), |config| config.services = Some(known.clone())).await;
     let all: Api<Service> = Api::all(cluster.client.clone());
     tokio::spawn(known.clone().follow(all, "", CancellationToken::new()));
     let services: Api<Service> = Api::namespaced(cluster.client.clone(), "default");
-    let web =
-        json!({"metadata": {"name": "web"}, "spec": {"clusterIP": "10.43.7.7", "ports": [{"port": 80}]}});
-    let web: Service = serde_json::from_value(web).expect("a service");
-    services.create(&Default::default(), &web).await.expect("created");
+    let mut web = services.create(&Default::default(), &service("web", "10.43.7.7")).await.expect("created");
     while known.get(&ObjectKey::new("default", "web")).is_none() {
         tokio::task::yield_now().await;
     }
-    let asked = "/services".to_owned();
-    cluster.failpoints.lock().expect("no panic while locked").push(asked.clone());
+    // What only the cache says shows where a start looks.
+    let version = web.metadata.resource_version.as_ref().and_then(|version| version.parse::<u64>().ok());
+    web.metadata.resource_version = version.map(|version| (version + 1).to_string());
+    web.spec.as_mut().and_then(|spec| spec.ports.as_mut()).expect("ports")[0].port = 81;
+    known.learn(web);
     cluster.create_pod("p", json!({"containers": [container("a", &["run"])]})).await;
     cluster.phase("p", "Running").await;
+    let asked = "/services".to_owned();
+    cluster.failpoints.lock().expect("no panic while locked").push(asked.clone());
     let without = json!({"containers": [container("b", &["run"])], "enableServiceLinks": false});
     cluster.create_pod("q", without).await;
     cluster.phase("q", "Running").await;
     let has = |container: &str, variable: &str| env_of(&cluster, container).contains(&variable.to_owned());
-    assert!(has("a", "WEB_SERVICE_HOST=10.43.7.7") && has("a", "KUBERNETES_SERVICE_HOST=10.43.0.1"));
+    assert!(has("a", "WEB_SERVICE_HOST=10.43.7.7") && has("a", "WEB_SERVICE_PORT=81"));
+    assert!(has("a", "KUBERNETES_SERVICE_HOST=10.43.0.1"));
     assert!(!has("b", "WEB_SERVICE_HOST=10.43.7.7") && has("b", "KUBERNETES_SERVICE_HOST=10.43.0.1"));
-    assert_eq!(*cluster.failpoints.lock().expect("no panic while locked"), [asked], "nobody was asked");
+    let left = cluster.failpoints.lock().expect("no panic while locked").clone();
+    assert_eq!(left, [asked], "without links nobody is asked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_came_an_instant_before_a_pod_is_in_its_environment_however_late_the_watch_is() {
+    let known: Informer<Service> = Informer::idle();
+    let cluster = Cluster::with(FakeRuntime::new(), |config| config.services = Some(known.clone())).await;
+    let all: Api<Service> = Api::all(cluster.client.clone());
+    let ended = CancellationToken::new();
+    let follow = tokio::spawn(known.clone().follow(all, "", ended.clone()));
+    known.synced().await;
+    ended.cancel();
+    follow.await.expect("it ended");
+    let services: Api<Service> = Api::namespaced(cluster.client.clone(), "default");
+    services.create(&Default::default(), &service("late", "10.43.7.8")).await.expect("created");
+    cluster.create_pod("p", json!({"containers": [container("a", &["run"])]})).await;
+    cluster.phase("p", "Running").await;
+    assert!(known.get(&ObjectKey::new("default", "late")).is_none(), "the cache is late");
+    assert!(env_of(&cluster, "a").contains(&"LATE_SERVICE_HOST=10.43.7.8".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
