@@ -177,12 +177,16 @@ impl Drop for Place {
         if left_behind(&mark).is_empty() {
             return;
         }
-        for entry in std::fs::read_dir(self.dir.path()).into_iter().flatten().flatten() {
-            if entry.path().join("runtime").is_dir() {
-                let mut down = self.coracle(&["down", "--now", "--purge", "--data-dir"]);
-                down.arg(entry.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-                let _ = down.status();
-            }
+        let entries = |directory: &Path| -> Vec<PathBuf> {
+            std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+        };
+        // A place with several nodes has their directories below its own.
+        let near = entries(self.dir.path());
+        let far = near.iter().flat_map(|directory| entries(directory));
+        for data in far.chain(near.iter().cloned()).filter(|data| data.join("runtime").is_dir()) {
+            let mut down = self.coracle(&["down", "--now", "--purge", "--data-dir"]);
+            down.arg(data).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let _ = down.status();
         }
     }
 }
