@@ -178,11 +178,17 @@ fn kill_9_after_a_slice_was_written_leaves_one_slice_and_one_endpoints_object() 
     let mut lane = Lane::new();
     for visit in [1, 2] {
         let name = format!("web{visit}");
-        let service = serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
         lane.arm_lines(&format!("kill endpointslices.written {visit}\n"));
-        lane.ask("POST", "/api/v1/namespaces/default/services", &service.to_string());
-        lane.wait_for_death().expect("the process comes to the point");
+        // One slice each; the last one leads to the end of the process.
+        let before = (1..visit).map(|number| format!("before{number}"));
+        let mut answers = Vec::new();
+        for service in before.chain([name.clone()]) {
+            let service = serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": service},
+                "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+            answers.push(lane.ask("POST", "/api/v1/namespaces/default/services", &service.to_string()));
+        }
+        let died = lane.wait_for_death();
+        assert_eq!(died, Ok(()), "visit {visit}: {answers:?}\n{}", lane.last_of_log());
         lane.up();
         let count = |path: &str| {
             let selected = format!("{path}?labelSelector=kubernetes.io%2Fservice-name%3D{name}");
