@@ -216,7 +216,7 @@ fn two_instances_live_side_by_side_and_keep_their_generated_values() {
         return;
     }
     let place = Place::new();
-    let mut node = Node::up(&place, &[]);
+    let node = Node::up(&place, &[]);
     let file = place.file("shop.yaml", SHOP);
     let apply = |instance: &str, more: &[&str]| {
         let name = format!("NAME={instance}");
@@ -295,7 +295,6 @@ fn two_instances_live_side_by_side_and_keep_their_generated_values() {
     let said = template_on(&place, &node, &["delete", "one"]);
     assert!(said.status == 1 && said.stderr.contains("there is no instance one"), "{}", said.all());
     ok(template_on(&place, &node, &["delete", "two"]));
-    node.kill();
     drop(node);
     assert_eq!(left_behind(text(&place.data())), std::collections::BTreeSet::new());
 }
