@@ -170,9 +170,7 @@ pub fn prepare_status_update(
     resource: &Resource,
     old: &Value,
     new: &mut Value,
-    request: &AdmissionRequest,
 ) -> Result<Vec<Warning>, FieldErrors> {
-    let _ = request;
     let mut updated = old.clone();
     for name in ["metadata", "status"] {
         replace_field(&mut updated, name, &new[name]);

@@ -50,7 +50,7 @@ fn the_addresses_of_a_pod_agree_and_are_one_of_each_family() {
     ] {
         let mut new = old.clone();
         new["status"] = status.clone();
-        let outcome = prepare_status_update(pods, &old, &mut new, &AdmissionRequest::default());
+        let outcome = prepare_status_update(pods, &old, &mut new);
         let shown = match outcome {
             Err(errors) => errors.to_string(),
             Ok(_) => {

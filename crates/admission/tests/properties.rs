@@ -138,7 +138,7 @@ proptest! {
             if prepare_update(resource, &stored, &mut new, &AdmissionRequest::default()).is_ok() {
                 is_stable(resource, &new);
             }
-            if prepare_status_update(resource, &stored, &mut status, &AdmissionRequest::default()).is_ok() {
+            if prepare_status_update(resource, &stored, &mut status).is_ok() {
                 is_stable(resource, &status);
             }
         }

@@ -102,7 +102,7 @@ fn a_status_update_changes_nothing_else() {
     new["status"] = json!({"phase": "Running"});
     new["spec"]["containers"][0]["image"] = "j".into();
     new["metadata"]["annotations"] = json!({"a": "b"});
-    prepare_status_update(resource, &old, &mut new, &AdmissionRequest::default()).expect("allowed");
+    prepare_status_update(resource, &old, &mut new).expect("allowed");
     assert_eq!(new["spec"], old["spec"]);
     assert_eq!(new["status"], json!({"phase": "Running", "qosClass": "BestEffort"}));
     assert_eq!(new["metadata"]["annotations"], json!({"a": "b"}));

@@ -462,9 +462,7 @@ fn with_status(kind: &str, before: &[(&str, Value)], old: Value, new: Value) -> 
     stored["status"] = old;
     let mut object = stored.clone();
     object["status"] = new;
-    prepare_status_update(resource, &stored, &mut object, &AdmissionRequest::default())
-        .map(|_| ())
-        .map_err(|errors| errors.to_string())
+    prepare_status_update(resource, &stored, &mut object).map(|_| ()).map_err(|errors| errors.to_string())
 }
 
 #[test]

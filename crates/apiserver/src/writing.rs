@@ -355,7 +355,7 @@ fn prepare_replacement<'w>(
     let request = admission_request(write, &new)?;
     let told = match part {
         Part::Main | Part::Scale => admission::prepare_update(kind.resource(), old, &mut new, &request),
-        Part::Status => admission::prepare_status_update(kind.resource(), old, &mut new, &request),
+        Part::Status => admission::prepare_status_update(kind.resource(), old, &mut new),
         Part::EphemeralContainers => {
             admission::prepare_ephemeral_containers_update(kind.resource(), old, &mut new, &request)
         }
